@@ -1,0 +1,5 @@
+"""Sentence encoders behind one protocol: embedded MiniLM, servers, sentence-transformers, and hashing."""
+
+from selpe.encode.base import Encoder
+
+__all__ = ["Encoder"]

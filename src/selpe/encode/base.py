@@ -1,0 +1,29 @@
+"""The protocol that every sentence encoder meets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Texts in, unit vectors out."""
+
+    @property
+    def name(self) -> str:
+        """A name that stays the same across runs, for manifests and cache keys."""
+
+    @property
+    def dimension(self) -> int:
+        """The length of each vector."""
+
+    @property
+    def remote(self) -> str | None:
+        """The host that texts are sent to, or None when they stay in this process."""
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One L2-normalised row per text, in order; shape (len(texts), dimension)."""

@@ -1,0 +1,116 @@
+"""The protocol that every language model meets: a batch of requests in, a stream of answers out.
+
+A model is asked what it can do (`capabilities`), never guessed at. Answers arrive as they finish, in any order,
+each with the index of its request. `follow` lets an answer cause further requests while the batch is running, so
+that stage II of one record can overlap with stage I of another and the engine never runs dry.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from selpe.errors import ModelError
+
+Role = Literal["system", "user", "assistant"]
+Finish = Literal["stop", "length", "cancelled", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a chat."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One thing to generate: either a plain `prompt` to continue, or chat `messages`.
+
+    `json_schema` or `grammar` (Lark, in LLGuidance's dialect) constrain the answer where the model can do that.
+    `key` is the caller's own handle; it comes back on the answer untouched.
+    """
+
+    prompt: str = ""
+    messages: tuple[Message, ...] = ()
+    json_schema: Mapping[str, Any] | None = None
+    grammar: str | None = None
+    stop: tuple[str, ...] = ()
+    temperature: float = 1.0
+    min_p: float = 0.0
+    top_p: float = 1.0
+    max_tokens: int = 256
+    seed: int = 0
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.prompt) == bool(self.messages):
+            raise ValueError("a request must have either a prompt or messages")
+        if self.json_schema is not None and self.grammar is not None:
+            raise ValueError("a request must have at most one of json_schema and grammar")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came out of one request. `error` is set exactly when `finish` is 'error'."""
+
+    request: Request
+    text: str
+    finish: Finish
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    error: ModelError | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a model can do, as found out by asking it."""
+
+    grammar: bool = False
+    json_schema: bool = False
+    seed: bool = False
+    prefix_cache: bool = False
+    chat_template: bool = False
+    completion: bool = True
+    context_length: int = 2048
+    parallel: int = 1
+
+
+Follow = Callable[[Answer], Iterable[Request]]
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """A language model, wherever it runs."""
+
+    @property
+    def name(self) -> str:
+        """A name that stays the same across runs, for manifests and caches."""
+
+    def capabilities(self) -> Capabilities:
+        """What this model can do."""
+
+    def generate(
+        self,
+        requests: Iterable[Request],
+        *,
+        follow: Follow | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Iterator[Answer]:
+        """Answers as they finish. Requests are pulled lazily, so a generator bounds memory.
+
+        `follow(answer)` may return further requests; they are served before new ones are pulled. Setting
+        `cancel` ends the stream soon: unfinished requests come back with finish 'cancelled'. An error of one
+        request comes back as an answer with finish 'error'; an error of the model as a whole is raised.
+        """
+
+    def count_tokens(self, text: str) -> int:
+        """The number of tokens of a text, or a close estimate where only the server knows."""
+
+    def close(self) -> None:
+        """Frees memory, threads and connections. The model cannot be used afterwards."""
