@@ -1,0 +1,264 @@
+"""The schema object: fields in order, at most one label, rules, and made-up example records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from selpe.errors import SchemaError, UnconfirmedSchemaError
+from selpe.schema.fields import (
+    BooleanField,
+    CategoryField,
+    Field,
+    IntegerField,
+    NumberField,
+    Record,
+    Value,
+    Violation,
+    exact_decimal,
+    plain,
+)
+from selpe.schema.rules import Rule
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+MAX_LABELS = 100
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The paper's 𝒮 = (𝒞, 𝒱, 𝓡). It is public: nothing in it may come from private rows without a person's yes."""
+
+    name: str
+    fields: tuple[Field, ...]
+    label: str | None = None
+    rules: tuple[Rule, ...] = ()
+    description: str = ""
+    examples: tuple[Record, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.fields:
+            raise SchemaError("a schema must have at least one field", where=self.name)
+        if len(self._by_name) != len(self.fields):
+            raise SchemaError("field names must be distinct", where=self.name)
+        self._check_label()
+        self._check_examples()
+
+    # -- what it holds -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _by_name(self) -> dict[str, Field]:
+        return {field.name: field for field in self.fields}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The field labels 𝒞, in order."""
+        return tuple(self._by_name)
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The names of the fields that every record must have."""
+        return tuple(field.name for field in self.fields if not field.optional)
+
+    def field(self, name: str) -> Field:
+        """The field of that name."""
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise SchemaError(
+                f"there is no field '{name}'", where=self.name, hint=f"the fields are {', '.join(self.names)}"
+            ) from None
+
+    @property
+    def label_field(self) -> Field | None:
+        """The field that says a record's class, if there is one."""
+        return None if self.label is None else self._by_name[self.label]
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The classes as text, in the schema's order; empty without a label."""
+        field = self.label_field
+        if isinstance(field, CategoryField):
+            return field.values
+        if isinstance(field, BooleanField):
+            return ("false", "true")
+        if isinstance(field, IntegerField):
+            first = -(-field.min // field.step) * field.step
+            return tuple(str(value) for value in range(first, field.max + 1, field.step))
+        return ()
+
+    def label_of(self, record: Mapping[str, Value]) -> str | None:
+        """A record's class as text."""
+        value = None if self.label is None else record.get(self.label)
+        if value is None:
+            return None
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def label_value(self, label: str) -> Value:
+        """The value that the label field has in records of a class: the inverse of `label_of`."""
+        if label not in self.labels:
+            raise SchemaError(f"'{label}' is not a class of this schema", where=self.name)
+        field = self.label_field
+        if isinstance(field, BooleanField):
+            return label == "true"
+        return int(label) if isinstance(field, IntegerField) else label
+
+    @property
+    def unconfirmed(self) -> tuple[str, ...]:
+        """The names of drafted fields that no person has confirmed as public."""
+        return tuple(field.name for field in self.fields if not field.confirmed)
+
+    def require_confirmed(self) -> None:
+        """Raises UnconfirmedSchemaError while any field is an unconfirmed draft."""
+        if self.unconfirmed:
+            raise UnconfirmedSchemaError(
+                f"these fields were drafted from the table and are not confirmed as public: {', '.join(self.unconfirmed)}",
+                where=self.name,
+                hint="look at each field's bounds and categories, replace what only the private table could tell, "
+                "and remove its 'confirmed: false' line",
+            )
+
+    # -- judging records -----------------------------------------------------------------------------------------
+
+    def check(self, record: Mapping[str, object]) -> list[Violation]:
+        """Every violation of a record: keys and types, then domains, then rules. Empty means valid."""
+        found = [
+            Violation(name, "syntax", "absent: the schema has no such field")
+            for name in record
+            if name not in self._by_name
+        ]
+        for field in self.fields:
+            value = record.get(field.name)
+            if value is None:
+                if not field.optional:
+                    found.append(Violation(field.name, "syntax", f"present: {field.expected}"))
+            elif (level := field.check(value)) is not None:
+                found.append(Violation(field.name, level, field.expected))
+        broken = {violation.field for violation in found}
+        for rule in self.rules:
+            # A rule over a value that is no value says nothing new.
+            if broken.isdisjoint(rule.fields) and not rule.holds(record):  # type: ignore[arg-type]
+                found.append(Violation(rule.fields[0], "rule", "consistent with the other fields", rule.text))
+        return found
+
+    # -- text ----------------------------------------------------------------------------------------------------
+
+    def lexicalise(self, name: str, value: Value) -> str:
+        """ℓ(c, ξ): a field–value pair as text."""
+        return self.field(name).lexicalise(value)
+
+    def linearise(self, record: Mapping[str, Value], *, without: Sequence[str] = ()) -> str:
+        """The canonical linearisation of a record: ℓ of every field in schema order, missing ones included."""
+        return "; ".join(
+            field.lexicalise(record.get(field.name)) for field in self.fields if field.name not in without
+        )
+
+    def dumps(self, record: Mapping[str, Value]) -> str:
+        """The canonical JSON text of a record: schema order, every key, decimals at the field's precision."""
+        parts = []
+        for field in self.fields:
+            value = record.get(field.name)
+            exact = exact_decimal(value) if isinstance(field, NumberField) and value is not None else None
+            body = json.dumps(value, ensure_ascii=False) if exact is None else plain(exact)
+            parts.append(f"{json.dumps(field.name, ensure_ascii=False)}: {body}")
+        return "{" + ", ".join(parts) + "}"
+
+    def fingerprint(self) -> str:
+        """A hash of what the schema says; confirmation marks do not change it."""
+        content = self.to_dict()
+        for entry in content["fields"].values():
+            entry.pop("confirmed", None)
+        text = json.dumps(content, ensure_ascii=False, sort_keys=False, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    # -- in and out ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """The schema in a YAML file, or in a JSON Schema file when its name ends in .json."""
+        from selpe.schema.read import load_schema
+
+        return load_schema(Path(path))
+
+    @classmethod
+    def from_yaml(cls, text: str, *, where: str = "schema") -> Schema:
+        """The schema that a YAML text states."""
+        from selpe.schema.read import read_yaml
+
+        return read_yaml(text, where=where)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any], *, where: str = "schema") -> Schema:
+        """The schema that plain data states, in the shape of the YAML file."""
+        from selpe.schema.read import read_dict
+
+        return read_dict(content, where=where)
+
+    @classmethod
+    def from_json_schema(cls, content: Mapping[str, Any], *, label: str | None = None) -> Schema:
+        """The schema that a JSON Schema (2020-12) object states, as far as records can have it."""
+        from selpe.schema.interchange import from_json_schema
+
+        return from_json_schema(content, label=label)
+
+    @classmethod
+    def from_pydantic(cls, model: type[BaseModel], *, label: str | None = None) -> Schema:
+        """The schema of a pydantic model."""
+        from selpe.schema.interchange import from_json_schema
+
+        return from_json_schema(model.model_json_schema(), label=label)
+
+    def to_json_schema(self, fixed: Mapping[str, Value] | None = None) -> dict[str, Any]:
+        """JSON Schema that LLGuidance accepts; fields in `fixed` become constants."""
+        from selpe.schema.interchange import to_json_schema
+
+        return to_json_schema(self, fixed or {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The schema as plain data, in the shape of the YAML file."""
+        from selpe.schema.write import to_dict
+
+        return to_dict(self)
+
+    def to_yaml(self) -> str:
+        """The schema as YAML text."""
+        from selpe.schema.write import to_yaml
+
+        return to_yaml(self)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the schema as a YAML file."""
+        Path(path).write_text(self.to_yaml(), encoding="utf-8")
+
+    # -- its own consistency -------------------------------------------------------------------------------------
+
+    def _check_label(self) -> None:
+        if self.label is None:
+            return
+        field = self.field(self.label)
+        if field.kind not in ("category", "boolean", "integer"):
+            raise SchemaError(
+                "the label must be a category, a boolean or an integer", where=f"field '{self.label}'"
+            )
+        if field.optional:
+            raise SchemaError("the label must not be optional", where=f"field '{self.label}'")
+        if isinstance(field, IntegerField) and (field.max - field.min) // field.step >= MAX_LABELS:
+            raise SchemaError(
+                f"an integer label must have at most {MAX_LABELS} values",
+                where=f"field '{self.label}'",
+                hint="make it a category, or set min and max to the classes that exist",
+            )
+
+    def _check_examples(self) -> None:
+        for field in self.fields:
+            if any(field.check(example) is not None for example in field.examples):
+                raise SchemaError(f"an example must be {field.expected}", where=f"field '{field.name}'")
+        for number, record in enumerate(self.examples, 1):
+            if violations := self.check(record):
+                raise SchemaError(violations[0].message, where=f"example record {number}")

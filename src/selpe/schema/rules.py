@@ -1,0 +1,148 @@
+"""Rules 𝓡 between fields, in the safe expression language of the `rule-engine` library.
+
+A rule is a comparison ('dbp < sbp') or an implication ('if injury == "No" then pain <= 3'). Nothing here
+evaluates Python: expressions are parsed by the library's own grammar, typed against the schema when the schema is
+read, and can see the record's fields and nothing else. A rule that mentions a missing field holds, unless it asks
+for `null` itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import rule_engine
+from rule_engine.errors import EngineError, SymbolResolutionError
+
+from selpe.errors import SchemaError
+from selpe.schema.fields import Field, Value, exact_decimal, parse_date
+
+_TYPES: dict[str, Any] = {
+    "text": rule_engine.DataType.STRING,
+    "category": rule_engine.DataType.STRING,
+    "integer": rule_engine.DataType.FLOAT,
+    "number": rule_engine.DataType.FLOAT,
+    "boolean": rule_engine.DataType.BOOLEAN,
+    "date": rule_engine.DataType.DATETIME,
+}
+_HINT = (
+    "rules look like 'dbp < sbp' or 'if injury == true then pain >= 1'; they know and, or, not, in, +, -, *, /; "
+    'text stands in double quotes, dates as d"2024-01-31", and a name with spaces in back quotes'
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of a schema, parsed and typed."""
+
+    text: str
+    fields: tuple[str, ...]
+    _engine: rule_engine.Rule
+    _symbols: Mapping[str, str]
+    _kinds: Mapping[str, str]
+    _asks_for_null: bool
+
+    @classmethod
+    def parse(cls, text: str, fields: Sequence[Field], *, where: str = "rules") -> Rule:
+        """The rule that a text states about these fields. Raises SchemaError where it is not one."""
+        by_name = {field.name: field for field in fields}
+        expression, symbols = _named(_implication(text), by_name, where)
+        if "$" in _outside_strings(expression):
+            # The library's built-ins ($now, $random …) would make validity depend on the day.
+            raise SchemaError("a rule must not use built-in functions", where=where, hint=_HINT)
+        types = {symbol: _TYPES[by_name[name].kind] for symbol, name in symbols.items()}
+        types |= {name: _TYPES[field.kind] for name, field in by_name.items() if name.isidentifier()}
+        context = rule_engine.Context(type_resolver=rule_engine.type_resolver_from_dict(types))
+        try:
+            engine = rule_engine.Rule(expression, context=context)
+        except SymbolResolutionError as error:
+            raise SchemaError(
+                f"the rule names an unknown field: {error.symbol_name}", where=where, hint=_HINT
+            ) from None
+        except (EngineError, RecursionError, ArithmeticError, ValueError, TypeError) as error:
+            reason = str(getattr(error, "message", "")) or "syntax error"
+            raise SchemaError(f"the rule cannot be read ({reason})", where=where, hint=_HINT) from None
+        symbols |= {name: name for name in by_name if name in context.symbols}
+        if not symbols:
+            raise SchemaError("a rule must name at least one field", where=where, hint=_HINT)
+        mentioned = tuple(name for name in by_name if name in symbols.values())
+        asks = re.search(r"\bnull\b", _outside_strings(expression)) is not None
+        return cls(text, mentioned, engine, symbols, {name: by_name[name].kind for name in mentioned}, asks)
+
+    def holds(self, record: Mapping[str, Value]) -> bool:
+        """Whether a record obeys the rule. Values outside their domain do not raise: the rule just fails."""
+        if not self._asks_for_null and any(record.get(name) is None for name in self.fields):
+            return True
+        things = {
+            symbol: _thing(record.get(name), self._kinds[name]) for symbol, name in self._symbols.items()
+        }
+        try:
+            return bool(self._engine.matches(things))
+        except (EngineError, ArithmeticError, ValueError, TypeError):
+            return False
+
+
+def _implication(text: str) -> str:
+    """'if A then B [else C]' as a plain boolean expression."""
+    words = list(_words(text))
+    if not words or words[0][0] != "if":
+        return text
+    then = next((word for word in words if word[0] == "then"), None)
+    if then is None:
+        raise SchemaError("a rule that starts with 'if' must have a 'then'", where="rules", hint=_HINT)
+    otherwise = next((word for word in words if word[0] == "else" and word[1] > then[1]), None)
+    condition = text[words[0][2] : then[1]]
+    consequence = text[then[2] : otherwise[1] if otherwise else len(text)]
+    if not condition.strip() or not consequence.strip():
+        raise SchemaError(
+            "a rule must have something between 'if' and 'then', and after 'then'", where="rules", hint=_HINT
+        )
+    if otherwise:
+        return f"(({condition}) and ({consequence})) or (not ({condition}) and ({text[otherwise[2] :]}))"
+    return f"(not ({condition})) or ({consequence})"
+
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
+
+
+def _words(text: str) -> list[tuple[str, int, int]]:
+    """Bare words with their places, strings and quoted names left out."""
+    blank = re.sub(r"`[^`]*`", lambda match: " " * len(match.group()), _outside_strings(text))
+    return [(match.group(), match.start(), match.end()) for match in re.finditer(r"[A-Za-z_]\w*", blank)]
+
+
+def _outside_strings(text: str) -> str:
+    """The text with the contents of its strings blanked out, at the same length."""
+    return _STRING.sub(lambda match: '"' + " " * (len(match.group()) - 2) + '"', text)
+
+
+def _named(expression: str, by_name: Mapping[str, Field], where: str) -> tuple[str, dict[str, str]]:
+    """The expression with `back-quoted names` replaced by symbols, and which symbol stands for which field."""
+    symbols: dict[str, str] = {}
+
+    def symbol(match: re.Match[str]) -> str:
+        if match.group(1) is None:
+            return match.group()
+        name = match.group(1)
+        if name not in by_name:
+            raise SchemaError(f"the rule names an unknown field: {name}", where=where, hint=_HINT)
+        key = f"quoted_{list(by_name).index(name)}"
+        symbols[key] = name
+        return key
+
+    return re.sub(_STRING.pattern + r"|`([^`]*)`", symbol, expression), symbols
+
+
+def _thing(value: Value, kind: str) -> object:
+    """A value as the rule engine wants it: exact decimals, and days as moments in UTC."""
+    if value is None or isinstance(value, bool):
+        return value
+    if kind in ("integer", "number"):
+        return exact_decimal(value)
+    if kind == "date":
+        day = parse_date(str(value))
+        return None if day is None else datetime(day.year, day.month, day.day, tzinfo=timezone.utc)
+    return value

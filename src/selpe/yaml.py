@@ -1,0 +1,46 @@
+"""YAML with places: a text in, plain data out, and a way to say on which line a thing stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from selpe.errors import SelPEError
+
+
+def parse_yaml(text: str, *, where: str, error: type[SelPEError]) -> Any:
+    """The data of a YAML 1.2 text (no tags, no code). Raises `error` with line and column where it is not YAML."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    if "&" in text and "*" in text and len(text) > 100_000:
+        raise error("large files must not use YAML anchors", where=where)
+    yaml = YAML(typ="rt")
+    try:
+        return yaml.load(text)
+    except MarkedYAMLError as mark:
+        at = mark.problem_mark
+        line = f"{where}:{at.line + 1}:{at.column + 1}" if at is not None else where
+        raise error(f"this is not YAML ({mark.problem or 'syntax error'})", where=line) from None
+    except (YAMLError, ValueError, RecursionError, AttributeError, TypeError, KeyError, IndexError):
+        # ruamel raises bare Python errors on some hostile inputs.
+        raise error("this is not YAML", where=where) from None
+
+
+def place(content: Any, path: Sequence[str | int], where: str) -> str:
+    """'file:line (a.b.c)' for a path into parsed YAML; without the line for plain data."""
+    line: int | None = None
+    node = content
+    for part in path:
+        marks = getattr(node, "lc", None)
+        try:
+            line = marks.key(part)[0] if isinstance(node, Mapping) else marks.item(part)[0]  # type: ignore[union-attr]
+        except (KeyError, AttributeError, TypeError, IndexError):
+            pass
+        try:
+            node = node[part]
+        except (KeyError, IndexError, TypeError):
+            break
+    shown = ".".join(str(part) for part in path)
+    at = f"{where}:{line + 1}" if line is not None else where
+    return f"{at} ({shown})" if shown else at
