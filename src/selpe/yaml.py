@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from selpe.errors import SelPEError
@@ -33,10 +34,8 @@ def place(content: Any, path: Sequence[str | int], where: str) -> str:
     node = content
     for part in path:
         marks = getattr(node, "lc", None)
-        try:
+        with suppress(KeyError, AttributeError, TypeError, IndexError):
             line = marks.key(part)[0] if isinstance(node, Mapping) else marks.item(part)[0]  # type: ignore[union-attr]
-        except (KeyError, AttributeError, TypeError, IndexError):
-            pass
         try:
             node = node[part]
         except (KeyError, IndexError, TypeError):

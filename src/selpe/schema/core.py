@@ -155,9 +155,7 @@ class Schema:
 
     def linearise(self, record: Mapping[str, Value], *, without: Sequence[str] = ()) -> str:
         """The canonical linearisation of a record: ℓ of every field in schema order, missing ones included."""
-        return "; ".join(
-            field.lexicalise(record.get(field.name)) for field in self.fields if field.name not in without
-        )
+        return "; ".join(field.lexicalise(record.get(field.name)) for field in self.fields if field.name not in without)
 
     def dumps(self, record: Mapping[str, Value]) -> str:
         """The canonical JSON text of a record: schema order, every key, decimals at the field's precision."""
@@ -243,9 +241,7 @@ class Schema:
             return
         field = self.field(self.label)
         if field.kind not in ("category", "boolean", "integer"):
-            raise SchemaError(
-                "the label must be a category, a boolean or an integer", where=f"field '{self.label}'"
-            )
+            raise SchemaError("the label must be a category, a boolean or an integer", where=f"field '{self.label}'")
         if field.optional:
             raise SchemaError("the label must not be optional", where=f"field '{self.label}'")
         if isinstance(field, IntegerField) and (field.max - field.min) // field.step >= MAX_LABELS:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from calendar import isleap, monthrange
 from datetime import date
 
-_COMMON = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
+_COMMON = (
+    "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
+)
 
 
 def days_pattern(first: date, last: date) -> str:
     """A pattern without look-around that matches YYYY-MM-DD for the days from `first` to `last`, and nothing else."""
     whole = [
-        year
-        for year in range(first.year, last.year + 1)
-        if date(year, 1, 1) >= first and date(year, 12, 31) <= last
+        year for year in range(first.year, last.year + 1) if date(year, 1, 1) >= first and date(year, 12, 31) <= last
     ]
     parts = [_year(year, first, last) for year in range(first.year, last.year + 1) if year not in whole]
     if whole:

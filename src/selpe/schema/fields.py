@@ -37,9 +37,7 @@ class Violation:
     @property
     def message(self) -> str:
         """The violation as a sentence that holds no value."""
-        return (
-            f"rule '{self.rule}' must hold" if self.rule else f"field '{self.field}' must be {self.expected}"
-        )
+        return f"rule '{self.rule}' must hold" if self.rule else f"field '{self.field}' must be {self.expected}"
 
 
 @dataclass(frozen=True)
@@ -87,9 +85,7 @@ class TextField(Field):
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_length <= self.max_length:
-            raise SchemaError(
-                "min_length must be at least 0 and at most max_length", where=f"field '{self.name}'"
-            )
+            raise SchemaError("min_length must be at least 0 and at most max_length", where=f"field '{self.name}'")
         if self.pattern is not None:
             _compiled(self.pattern, self.name)
 
@@ -124,9 +120,7 @@ class CategoryField(Field):
         if len(set(self.values)) != len(self.values):
             raise SchemaError("the values of a category must be distinct", where=f"field '{self.name}'")
         if any(not value or _UNWRITABLE.search(value) for value in self.values):
-            raise SchemaError(
-                "the values of a category must be plain, non-empty text", where=f"field '{self.name}'"
-            )
+            raise SchemaError("the values of a category must be plain, non-empty text", where=f"field '{self.name}'")
 
     @property
     def expected(self) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from selpe.errors import SchemaError
 from selpe.schema.core import Schema
@@ -40,8 +40,7 @@ def to_json_schema(schema: Schema, fixed: Mapping[str, Value]) -> dict[str, Any]
     for name in fixed:
         schema.field(name)
     properties = {
-        field.name: {"const": fixed[field.name]} if field.name in fixed else _property(field)
-        for field in schema.fields
+        field.name: {"const": fixed[field.name]} if field.name in fixed else _property(field) for field in schema.fields
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -102,9 +101,7 @@ def from_json_schema(content: Mapping[str, Any], *, label: str | None = None) ->
         try:
             fields.append(_field(str(key), resolved, nullable or key not in required, where))
         except (TypeError, ValueError, ArithmeticError):
-            raise SchemaError(
-                "a keyword of this property has the wrong type", where=where, hint=_HINT
-            ) from None
+            raise SchemaError("a keyword of this property has the wrong type", where=where, hint=_HINT) from None
     return Schema(name, tuple(fields), label, (), str(content.get("description", "")))
 
 
@@ -113,18 +110,14 @@ def _resolved(entry: Mapping[str, Any], definitions: Any, where: str) -> tuple[d
     nullable, resolved = False, dict(entry)
     for _ in range(8):  # references may point at references, but not for ever
         if isinstance(reference := resolved.pop("$ref", None), str):
-            target = (
-                definitions.get(reference.rsplit("/", 1)[-1]) if isinstance(definitions, Mapping) else None
-            )
+            target = definitions.get(reference.rsplit("/", 1)[-1]) if isinstance(definitions, Mapping) else None
             if not reference.startswith("#/") or not isinstance(target, Mapping):
                 raise SchemaError("a $ref must point into this document's $defs", where=where, hint=_HINT)
             resolved = dict(target) | resolved
             continue
         branches = resolved.get("anyOf") or resolved.get("oneOf") or resolved.get("allOf")
         if isinstance(branches, list) and branches:
-            kept = [
-                branch for branch in branches if isinstance(branch, Mapping) and branch.get("type") != "null"
-            ]
+            kept = [branch for branch in branches if isinstance(branch, Mapping) and branch.get("type") != "null"]
             nullable = nullable or len(kept) < len(branches)
             if len(kept) != 1:
                 raise SchemaError("a property must have one type, besides null", where=where, hint=_HINT)
@@ -157,9 +150,7 @@ def _field(name: str, entry: Mapping[str, Any], optional: bool, where: str) -> F
         return _real(common, entry)
     if kind == "string":
         return _day(common) if entry.get("format") == "date" else _text(common, entry)
-    raise SchemaError(
-        "a property must be a string, enum, integer, number or boolean", where=where, hint=_HINT
-    )
+    raise SchemaError("a property must be a string, enum, integer, number or boolean", where=where, hint=_HINT)
 
 
 def _category(common: dict[str, Any], values: list[Any], where: str) -> Field:

@@ -60,9 +60,7 @@ class _Text(_Entry):
 
     def build(self, name: str) -> Field:
         pattern = None if self.pattern is None else unanchored(self.pattern)
-        return TextField(
-            **self.common(name), min_length=self.min_length, max_length=self.max_length, pattern=pattern
-        )
+        return TextField(**self.common(name), min_length=self.min_length, max_length=self.max_length, pattern=pattern)
 
 
 class _Category(_Entry):
@@ -136,9 +134,7 @@ class _Date(_Entry):
         return DateField(**self.common(name), min=self.min, max=self.max)
 
 
-_AnyEntry = Annotated[
-    _Text | _Category | _Integer | _Number | _Boolean | _Date, Setting(discriminator="kind")
-]
+_AnyEntry = Annotated[_Text | _Category | _Integer | _Number | _Boolean | _Date, Setting(discriminator="kind")]
 
 
 class _File(BaseModel):
@@ -163,9 +159,7 @@ def load_schema(path: Path) -> Schema:
         raise SchemaError("the file must hold JSON", where=path.name) from None
     if not isinstance(content, dict):
         raise SchemaError("the file must hold one JSON object", where=path.name)
-    return (
-        Schema.from_json_schema(content) if "properties" in content else read_dict(content, where=path.name)
-    )
+    return Schema.from_json_schema(content) if "properties" in content else read_dict(content, where=path.name)
 
 
 def read_text(path: Path) -> str:
@@ -175,9 +169,7 @@ def read_text(path: Path) -> str:
             raise SchemaError(f"the file must be smaller than {MAX_BYTES // 1_000_000} MB", where=path.name)
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise SchemaError(
-            "there is no such file", where=str(path), hint="`selpe init data.csv` drafts one"
-        ) from None
+        raise SchemaError("there is no such file", where=str(path), hint="`selpe init data.csv` drafts one") from None
     except UnicodeDecodeError:
         raise SchemaError("the file must be text in UTF-8", where=path.name) from None
     except OSError as error:

@@ -76,9 +76,7 @@ class Rule:
         """Whether a record obeys the rule. Values outside their domain do not raise: the rule just fails."""
         if not self._asks_for_null and any(record.get(name) is None for name in self.fields):
             return True
-        things = {
-            symbol: _thing(record.get(name), self._kinds[name]) for symbol, name in self._symbols.items()
-        }
+        things = {symbol: _thing(record.get(name), self._kinds[name]) for symbol, name in self._symbols.items()}
         try:
             return bool(self._engine.matches(things))
         except (EngineError, ArithmeticError, ValueError, TypeError):

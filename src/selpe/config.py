@@ -1,0 +1,129 @@
+"""The settings of a run: YAML file < environment (SELPE_…) < flags, checked once, with errors that name the place."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from selpe.errors import ConfigError
+from selpe.yaml import parse_yaml, place
+
+Adjacency = Literal["replace-one", "add-remove"]
+PREFIX = "SELPE_"
+# Environment variables of the same prefix that are not settings of a run.
+_OTHER_VARIABLES = frozenset({"CACHE", "LEDGER", "OFFLINE", "CONFIG_HOME", "DEBUG"})
+
+
+class RunConfig(BaseModel):
+    """What a run needs to know. Every default is the safe or the measured choice."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, frozen=True, validate_default=True)
+
+    dataset: str = Field(
+        min_length=1,
+        max_length=80,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="The owner's name for the private table; its budget is kept under this name.",
+    )
+    data: str = Field(min_length=1, description="The private table: a file, or an SQLAlchemy URL with `query`.")
+    query: str | None = Field(None, description="The SQL query, when `data` is a database URL.")
+    sheet: str | None = Field(None, description="The sheet, when `data` is a workbook with several.")
+    test: str | None = Field(None, description="A public or held-out table to evaluate on, never used to synthesise.")
+    data_schema: str = Field("schema.yaml", alias="schema", description="The schema file.")
+    unit: str | None = Field(None, description="The column that says whose record it is: the guarantee is per person.")
+
+    epsilon: float = Field(2.0, description="The privacy budget ε of this run; 0 and .inf are controls.")
+    delta: float = Field(0.0, ge=0.0, lt=0.5, description="δ; 0 means pure differential privacy.")
+    adjacency: Adjacency = Field("replace-one", description="The neighbour relation that ε is meant under.")
+    budget: float | None = Field(
+        None, description="The cap on all spending on this data set; default: ε of the first run."
+    )
+
+    records: int = Field(200, ge=1, le=10_000_000, description="How many synthetic records to write (N).")
+    quotas: dict[str, float] | None = Field(None, description="Public share of each class; default: equal shares.")
+    class_sizes: dict[str, int] | None = Field(
+        None,
+        description="Private rows per class, only if they are public knowledge; helps the planner.",
+    )
+
+    rounds: int | None = Field(None, ge=1, le=50, description="T; default: the planner's choice.")
+    batches: int | None = Field(None, ge=1, le=1000, description="b, winners per class and round; default: the plan's.")
+    alpha: float | None = Field(None, gt=0.0, lt=1.0, description="Approval share α; default: the plan's.")
+    multiplicity: int = Field(3, ge=1, le=50, description="K: candidates per record kept.")
+    mechanism: Literal["permute-and-flip", "exponential"] = Field("permute-and-flip", description="How to select.")
+    votes: Literal["approval", "closeness", "prototype"] = Field("approval", description="How a row votes on records.")
+    epsilon_schedule: Literal["uniform", "increasing"] = Field("uniform", description="How ε is split over rounds.")
+
+    llm: str = Field("smollm2", description="A model name, a GGUF path, hf:org/name, or a server's URL.")
+    encoder: str = Field("minilm", description="minilm, hash, st:name, or an embeddings URL.")
+    allow_private_text_to: str | None = Field(None, description="The one host that private text may be sent to.")
+    seed: int = Field(0, ge=0, description="Makes everything but the private noise repeatable.")
+    out: str = Field("runs", description="The folder that run folders are written to.")
+
+    @field_validator("epsilon")
+    @classmethod
+    def _epsilon(cls, value: float) -> float:
+        if math.isnan(value) or value < 0:
+            raise ValueError("epsilon must be 0 or above")
+        return value
+
+
+def load_config(
+    path: Path, *, flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
+) -> RunConfig:
+    """The settings of a file, overridden by the environment, overridden by flags; relative paths made absolute."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError("there is no such file", where=str(path), hint="`selpe init data.csv` writes one") from None
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError("the file must be readable text in UTF-8", where=str(path)) from None
+    content = parse_yaml(text, where=path.name, error=ConfigError)
+    if not isinstance(content, Mapping):
+        raise ConfigError("a configuration must be a mapping of settings", where=path.name)
+    merged = dict(content) | _from_environment(os.environ if environment is None else environment)
+    merged |= {key: value for key, value in (flags or {}).items() if value is not None}
+    return _resolved(check_config(merged, where=path.name, places=content), path.resolve().parent)
+
+
+def check_config(content: Mapping[str, Any], *, where: str, places: Any = None) -> RunConfig:
+    """Plain settings as a checked object."""
+    try:
+        return RunConfig.model_validate(dict(content))
+    except ValidationError as invalid:
+        first = invalid.errors(include_input=False, include_url=False)[0]
+        at = place(content if places is None else places, [str(part) for part in first["loc"]], where)
+        raise ConfigError(_said(first), where=at, hint="docs/configuration.md lists every setting") from None
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Settings given as SELPE_NAME=value; values are read as YAML scalars."""
+    found: dict[str, Any] = {}
+    for key, text in environment.items():
+        name = key.removeprefix(PREFIX)
+        if key.startswith(PREFIX) and name not in _OTHER_VARIABLES:
+            found[name.lower()] = parse_yaml(text, where=key, error=ConfigError)
+    return found
+
+
+def _resolved(config: RunConfig, base: Path) -> RunConfig:
+    """Paths are relative to the configuration file, wherever the command is run."""
+    changes: dict[str, str] = {}
+    for name in ("data", "test", "data_schema", "out"):
+        value = getattr(config, name)
+        if value is not None and "://" not in value:
+            changes[name] = str(base / Path(value).expanduser())
+    return config.model_copy(update=changes)
+
+
+def _said(error: Any) -> str:
+    if error["type"] == "extra_forbidden":
+        return f"there is no setting '{error['loc'][-1]}'"
+    if error["type"] == "missing":
+        return f"'{error['loc'][-1]}' must be given"
+    return str(error["msg"]).replace("Input should", "this must").replace("Value error, ", "")
