@@ -118,7 +118,7 @@ class Schema:
         """Raises UnconfirmedSchemaError while any field is an unconfirmed draft."""
         if self.unconfirmed:
             raise UnconfirmedSchemaError(
-                f"these fields were drafted from the table and are not confirmed as public: {', '.join(self.unconfirmed)}",
+                f"these drafted fields are not confirmed as public yet: {', '.join(self.unconfirmed)}",
                 where=self.name,
                 hint="look at each field's bounds and categories, replace what only the private table could tell, "
                 "and remove its 'confirmed: false' line",

@@ -1,0 +1,61 @@
+# Two commands do everything on a machine that has Python, pip and make:
+#   make demo   the whole job on a shipped example        make test   lint, types and tests
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+LOCK   := requirements/dev.lock
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format audit bench docs lock install clean
+
+help:
+	@echo "make demo    synthesise a private table from a shipped example (offline after install)"
+	@echo "make test    lint, types and tests"
+	@echo "make lint    ruff and mypy only"
+	@echo "make audit   the statistical privacy audit at full size"
+	@echo "make bench   speed and memory, as ratios within one run"
+	@echo "make docs    the documentation as a site in site/"
+
+install: $(STAMP)
+
+# Locked versions with hashes; our own package on top, without building anything in isolation.
+$(STAMP): $(LOCK) pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing locked dependencies into $(VENV) (first time: a few minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+demo: install
+	@$(BIN)/selpe demo
+
+lint: install
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+test: lint
+	@$(BIN)/python -m pytest -q -n auto --dist loadgroup
+
+audit: install
+	@$(BIN)/python benchmarks/audit.py
+
+bench: install
+	@for script in selection_speed signal engine encoder; do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
+
+docs: install
+	@$(BIN)/python docs/build_reference.py
+	@$(BIN)/mkdocs build --strict --quiet --site-dir site
+	@echo "site/index.html"
+
+# Needs uv; run by hand when dependencies change.
+lock:
+	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml \
+	  --extra sql --extra polars --extra llamacpp --group dev --group docs -o $(LOCK)
+
+format: install
+	@$(BIN)/ruff check --fix-only --quiet . ; $(BIN)/ruff format --quiet .
+
+clean:
+	rm -rf $(VENV) site dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,111 @@
+"""The command line: typer and rich at the edge, our own errors and exit codes, nothing heavy until it is needed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+import typer
+
+from selpe import __version__
+from selpe.cli.console import MANNERS, emit, err
+from selpe.errors import ExitCode, SelPEError
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"selpe {__version__}\n")
+        raise typer.Exit
+
+
+def build() -> typer.Typer:
+    """The whole command line as one typer application."""
+    app = typer.Typer(
+        name="selpe",
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help="Synthetic tables of structured text records, differentially private by construction.",
+    )
+    app.callback()(_options)
+    for register in _topics():
+        register(app)
+    return app
+
+
+def _options(
+    verbose: int = typer.Option(0, "-v", "--verbose", count=True, help="Say more; twice for even more."),
+    debug: bool = typer.Option(False, "--debug", help="Show tracebacks."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON line per result, for machines."),
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    MANNERS.verbose, MANNERS.debug, MANNERS.json = verbose, debug, as_json
+    if verbose:
+        import logging
+
+        from rich.logging import RichHandler
+
+        level = logging.DEBUG if verbose > 1 else logging.INFO
+        logging.basicConfig(level=level, format="%(message)s", handlers=[RichHandler(console=err(), show_path=False)])
+
+
+def _topics() -> list[Callable[[typer.Typer], None]]:
+    """The commands in the order in which a newcomer needs them."""
+    from selpe.cli import budget, check, demo, doctor, init, models, plan, schema
+
+    return [topic.register for topic in (demo, init, check, schema, plan, budget, models, doctor)]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line and leaves with its exit code. Users see a traceback only with --debug."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    # `--json` and `--debug` may stand anywhere: behind a subcommand is where most people type them.
+    early = [flag for flag in ("--json", "--debug") if flag in argv]
+    argv = early + [word for word in argv if word not in early]
+    try:
+        build()(args=argv, prog_name="selpe", standalone_mode=False)
+    except SelPEError as error:
+        _show(error)
+        sys.exit(error.exit_code)
+    except typer.Exit as leave:
+        sys.exit(leave.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        err().print("[yellow]interrupted[/]; what was finished is kept")
+        sys.exit(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output has gone (`selpe … | head`): nothing left to say.
+        sys.stderr.close()
+        sys.exit(ExitCode.DONE)
+    except Exception as error:
+        _leave_unexpected(error)
+
+
+def _show(error: SelPEError) -> None:
+    """An error for people on standard error, and for machines on standard output."""
+    if MANNERS.debug:
+        err().print_exception()
+    emit({"error": error.as_dict()})
+    from rich.markup import escape
+
+    err().print(f"[bold red]error[/] {escape(str(error))}")
+    if error.hint:
+        err().print(f"[dim]what to do:[/] {escape(error.hint)}")
+
+
+def _leave_unexpected(error: Exception) -> None:
+    """Usage errors keep click's own message; anything else is a bug, reported by its kind alone.
+
+    The message of a foreign exception may quote a cell of a private table, so it is never shown.
+    """
+    import click
+
+    if isinstance(error, click.ClickException):
+        error.show()
+        sys.exit(ExitCode.BAD_INPUT)
+    if MANNERS.debug:
+        err().print_exception()
+    emit({"error": {"kind": "bug", "message": type(error).__name__, "where": "", "hint": ""}})
+    err().print(f"[bold red]error[/] an unexpected {type(error).__name__} stopped the command")
+    err().print("[dim]what to do:[/] run it again with --debug for the details, and tell us")
+    sys.exit(ExitCode.FAILED)
