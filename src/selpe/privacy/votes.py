@@ -1,0 +1,311 @@
+"""Votes: what one private row says about each option, bounded so that no row can say much.
+
+Options are the records of a class's pool, or whole sets of records. A row's vote on an option is an integer from 0 to
+`step`, a function of that row, the options and public settings alone; a tally is the sum over rows. Integers make sums
+exact, whatever their order. Every vote is total: a distance that is no number gives no approval instead of an error,
+because an error that depends on a private row would itself be a release.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selpe.errors import ConfigError
+from selpe.schema import Record
+
+# Distances that are held at once: 16 MB in single precision, some five times that while votes are counted.
+CELLS_AT_ONCE = 1 << 22
+PUBLIC_SAMPLE = 128  # candidates whose distances to all others set the range of `Closeness`
+
+
+class Representation(Protocol):
+    """Records as the kernel sees them, independent of any pool; indexing picks rows, as for an array."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: NDArray[np.intp], /) -> Representation: ...
+
+
+class PoolKernel(Protocol):
+    """The distance kernel g over one pool of M candidates, its normalisation fixed on that pool alone.
+
+    `distances` must be row-wise, bit for bit: a row's distances must not depend on which other rows are in the call,
+    nor on their number. Rounding in a matrix product does depend on that; integer arithmetic does not.
+    """
+
+    def __len__(self) -> int:
+        """The number of candidates M."""
+
+    def distances(self, rows: Representation) -> NDArray[np.float32]:
+        """Distances from rows to candidates in [0, 1]; shape (len(rows), M)."""
+
+    def prototype(self, rows: Representation) -> NDArray[np.float32]:
+        """Distances g(μ(B), s) from the rows' common centre (Eq. batch_center) to candidates; shape (M,)."""
+
+    def among(self, i: Sequence[int]) -> NDArray[np.float32]:
+        """Distances from some candidates to all; shape (len(i), M). Public."""
+
+
+class Kernel(Protocol):
+    """Encodes records and lays the distance kernel over a pool.
+
+    `represent` sees private rows. It must be row-wise, bit for bit, and must neither keep the rows nor write anything
+    that was computed from them to disk.
+    """
+
+    @property
+    def remote(self) -> str | None:
+        """The host that texts are sent to for encoding, or None when they stay in this process."""
+
+    def represent(self, records: Sequence[Record]) -> Representation:
+        """The records' representation Φ, one row each, in order."""
+
+    def over(self, pool: Representation) -> PoolKernel:
+        """The kernel with this round's normalisation, taken from the pool only."""
+
+
+class Judge(Protocol):
+    """Public models, one per set and view, that say how well a set serves a row.
+
+    A score is a percentile: how highly the model trained on the set ranks the row's own label for the row, among public
+    records of other classes. Higher is better; NaN says nothing.
+    """
+
+    @property
+    def remote(self) -> str | None:
+        """The host that texts are sent to for encoding, or None when they stay in this process."""
+
+    @property
+    def views(self) -> int:
+        """The number of views, each with its own model of every set."""
+
+    @property
+    def options(self) -> int:
+        """The number of sets G."""
+
+    def score(self, rows: Sequence[Record]) -> NDArray[np.float64]:
+        """Scores of shape (views, len(rows), options)."""
+
+
+class RecordVote(Protocol):
+    """Votes of rows on the candidates of their class's pool, tallied per batch."""
+
+    @property
+    def step(self) -> int:
+        """The largest vote."""
+
+    @property
+    def monotone(self) -> bool:
+        """Whether a tally is a sum of votes, so that one more row lowers no score."""
+
+    def tally(self, pool: PoolKernel, rows: Representation, batch: NDArray[np.intp], batches: int) -> NDArray[np.int64]:
+        """The scores of shape (batches, M), where row i counts in batch `batch[i]`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A row approves the nearest ⌈αM⌉ candidates of its pool; of equally near ones, the first."""
+
+    alpha: float = 0.25
+    step: ClassVar[int] = 1
+    monotone: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha <= 1:
+            raise ConfigError("alpha must be above 0 and at most 1")
+
+    def approved(self, candidates: int) -> int:
+        """⌈αM⌉, in decimal arithmetic: a tenth of 30 is 3, not 4."""
+        return max(1, math.ceil(Decimal(repr(float(self.alpha))) * candidates))
+
+    def tally(self, pool: PoolKernel, rows: Representation, batch: NDArray[np.intp], batches: int) -> NDArray[np.int64]:
+        """How many rows of each batch approve each candidate."""
+        scores = np.zeros((batches, len(pool)), dtype=np.int64)
+        count = self.approved(len(pool))
+        for part, distances in _distances(pool, rows):
+            _add_votes(scores, lowest(distances, count), batch[part])
+        return scores
+
+
+@dataclass(frozen=True, slots=True)
+class Closeness:
+    """A row gives each candidate 1 − g̃ of a vote, where g̃ is the distance stretched to the range usual in the pool.
+
+    The range is the 5th to 95th percentile of candidate-to-candidate distances. Votes are rounded to thousandths.
+    """
+
+    step: ClassVar[int] = 1000
+    monotone: ClassVar[bool] = True
+
+    def tally(self, pool: PoolKernel, rows: Representation, batch: NDArray[np.intp], batches: int) -> NDArray[np.int64]:
+        """The sum of closeness over the rows of each batch, in thousandths."""
+        scores = np.zeros((batches, len(pool)), dtype=np.int64)
+        low, high = _usual_range(pool)
+        for part, distances in _distances(pool, rows):
+            stretched = np.clip((distances.astype(np.float64) - low) / (high - low), 0.0, 1.0)
+            votes = np.rint(self.step * (1.0 - np.nan_to_num(stretched, nan=1.0))).astype(np.int64)
+            _add_votes(scores, votes, batch[part])
+        return scores
+
+
+@dataclass(frozen=True, slots=True)
+class Prototype:
+    """The paper's utility −g(μ(B), s) (Eq. batch_utility), in millionths. Not a vote: one row can turn a batch's centre
+    arbitrarily, so that its sensitivity is the whole range and scores can move both ways."""
+
+    step: ClassVar[int] = 1_000_000
+    monotone: ClassVar[bool] = False
+
+    def tally(self, pool: PoolKernel, rows: Representation, batch: NDArray[np.intp], batches: int) -> NDArray[np.int64]:
+        """1 − g(μ(B), s) per batch; an empty batch prefers nothing."""
+        scores = np.zeros((batches, len(pool)), dtype=np.int64)
+        for i in range(batches):
+            members = np.flatnonzero(batch == i)
+            if len(members):
+                distances = np.asarray(pool.prototype(rows[members]), dtype=np.float64)
+                near = 1.0 - np.clip(np.nan_to_num(distances, nan=1.0, posinf=1.0, neginf=0.0), 0.0, 1.0)
+                scores[i] = np.rint(self.step * near).astype(np.int64)
+        return scores
+
+
+@dataclass(frozen=True, slots=True)
+class Predictive:
+    """A row approves, in each view, the ⌊G/2⌋ sets whose public model ranks the row's own label highest.
+
+    The views' approvals are averaged; the average times the number of views is the integer vote.
+    """
+
+    judge: Judge = field(repr=False)
+    kernel: ClassVar[None] = None
+
+    @property
+    def step(self) -> int:
+        """One approval per view."""
+        return self.judge.views
+
+    @property
+    def options(self) -> int:
+        """The number of sets."""
+        return self.judge.options
+
+    @property
+    def remote(self) -> str | None:
+        """Where the judge sends texts."""
+        return self.judge.remote
+
+    def tally(self, rows: Sequence[Record]) -> NDArray[np.int64]:
+        """The approvals of each set over rows and views."""
+        scores = np.zeros(self.options, dtype=np.int64)
+        for row in rows:
+            # One row at a time: rounding in a public model then cannot depend on the other rows.
+            views = np.asarray(self.judge.score([row]), dtype=np.float64).reshape(self.step, self.options)
+            scores += lowest(-views, self.options // 2).sum(axis=0, dtype=np.int64)
+        return scores
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """A row approves the ⌊G/2⌋ sets that are nearest to it, by its mean distance to the k nearest members of a set.
+
+    `pool` holds the members of all sets together, `sets` says by candidate index who belongs to which.
+    """
+
+    kernel: Kernel = field(repr=False)
+    pool: PoolKernel = field(repr=False)
+    sets: tuple[tuple[int, ...], ...] = field(repr=False)
+    nearest: int = 3
+    step: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if not self.sets or not all(self.sets) or self.nearest < 1:
+            raise ConfigError(
+                "coverage needs at least one set, each with at least one member, and nearest of 1 or more"
+            )
+        if not all(0 <= member < len(self.pool) for members in self.sets for member in members):
+            raise ConfigError("the members of a set must be candidates of the pool")
+
+    @property
+    def options(self) -> int:
+        """The number of sets."""
+        return len(self.sets)
+
+    @property
+    def remote(self) -> str | None:
+        """Where the kernel's encoder sends texts."""
+        return self.kernel.remote
+
+    def tally(self, rows: Representation) -> NDArray[np.int64]:
+        """How many rows approve each set."""
+        scores = np.zeros(self.options, dtype=np.int64)
+        members = [np.asarray(member, dtype=np.intp) for member in self.sets]
+        for _, distances in _distances(self.pool, rows):
+            reach = np.column_stack([self._reach(distances[:, member]) for member in members])
+            scores += lowest(reach, self.options // 2).sum(axis=0, dtype=np.int64)
+        return scores
+
+    def _reach(self, distances: NDArray[np.float32]) -> NDArray[np.float64]:
+        near = np.sort(distances, axis=1).astype(np.float64)
+        count = min(self.nearest, near.shape[1])
+        total = np.zeros(len(near))
+        # Column by column from the nearest on: the order of the sum, hence its rounding, is the same for every row.
+        for k in range(count):
+            total += near[:, k]
+        return total / count
+
+
+SetVote = Predictive | Coverage
+
+
+def lowest(costs: NDArray[np.float32] | NDArray[np.float64], count: int) -> NDArray[np.bool_]:
+    """Per row, which `count` entries are lowest; of equal ones, the first. What is no number is never among them."""
+    costs = np.where(np.isnan(costs), np.inf, costs)
+    if count <= 0:
+        return np.zeros(costs.shape, dtype=np.bool_)
+    if count >= costs.shape[1]:
+        return np.asarray(costs < np.inf)
+    edge = np.partition(costs, count - 1, axis=1)[:, count - 1 : count]
+    chosen = costs < edge
+    tied = costs == edge
+    spare = count - chosen.sum(axis=1)
+    crowded = np.flatnonzero(tied.sum(axis=1) > spare)
+    if len(crowded):
+        tied[crowded] &= np.cumsum(tied[crowded], axis=1) <= spare[crowded, None]
+    approved: NDArray[np.bool_] = (chosen | tied) & (costs < np.inf)
+    return approved
+
+
+def _distances(pool: PoolKernel, rows: Representation) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    """The rows' distances in parts of bounded size, clipped to [0, 1]."""
+    height = max(1, CELLS_AT_ONCE // max(1, len(pool)))
+    for start in range(0, len(rows), height):
+        part = slice(start, min(start + height, len(rows)))
+        distances = pool.distances(rows[np.arange(part.start, part.stop)])
+        if distances.shape != (part.stop - part.start, len(pool)):
+            raise ValueError("a kernel must give one distance per row and candidate")
+        yield part, np.clip(distances, 0.0, 1.0)
+
+
+def _add_votes(
+    scores: NDArray[np.int64], votes: NDArray[np.bool_] | NDArray[np.int64], batch: NDArray[np.intp]
+) -> None:
+    for i in range(len(scores)):
+        scores[i] += votes[batch == i].sum(axis=0, dtype=np.int64)
+
+
+def _usual_range(pool: PoolKernel) -> tuple[float, float]:
+    """The 5th and 95th percentile of distances between different candidates; [0, 1] when these do not differ."""
+    sample = np.unique(np.linspace(0, len(pool) - 1, min(len(pool), PUBLIC_SAMPLE)).astype(np.intp))
+    distances = np.array(pool.among(sample.tolist()), dtype=np.float64)
+    distances[np.arange(len(sample)), sample] = np.nan
+    known = distances[np.isfinite(distances)]
+    if not len(known):
+        return 0.0, 1.0
+    low, high = (float(value) for value in np.quantile(known, (0.05, 0.95)))
+    return (low, high) if high > low else (0.0, 1.0)
