@@ -1,0 +1,11 @@
+"""Tables in and out: csv, tsv, jsonl, json, parquet, xlsx, pandas and polars frames, SQL queries.
+
+`read_table` gives raw cells, `to_records` reads them under a schema, `write_table` and `to_frame` write records.
+"""
+
+from selpe.table.core import Table
+from selpe.table.read import read_table
+from selpe.table.records import Problem, Reading, parse_records, to_records
+from selpe.table.write import to_frame, write_table
+
+__all__ = ["Problem", "Reading", "Table", "parse_records", "read_table", "to_frame", "to_records", "write_table"]

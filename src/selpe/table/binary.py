@@ -1,0 +1,87 @@
+"""Parquet files and Excel sheets in."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from selpe.errors import DataError
+from selpe.table.core import Table, attempt, build_table
+
+
+def read_parquet(raw: bytes, source: str) -> Table:
+    """A table from a Parquet file."""
+
+    def load() -> Table:
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(io.BytesIO(raw))
+        columns = [column.to_pylist() for column in table.columns]
+        rows = tuple(range(1, table.num_rows + 1))
+        names = tuple(" ".join(str(name).split()) for name in table.column_names)
+        return Table(columns=names, data=tuple(columns), rows=rows, source=source)
+
+    return attempt(load, lambda kind: _damaged("Parquet", kind, source))
+
+
+def read_xlsx(raw: bytes, source: str, *, sheet: str | int | None) -> Table:
+    """A table from one sheet of an Excel workbook: the first sheet unless told otherwise (1-based, or by name)."""
+
+    def load() -> Table:
+        import openpyxl
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # openpyxl warns about styles and extensions that do not concern us
+            book = openpyxl.load_workbook(io.BytesIO(raw), read_only=True, data_only=True)
+            try:
+                return _sheet(_choose(book, sheet, source), source)
+            finally:
+                book.close()
+
+    return attempt(load, lambda kind: _damaged("Excel", kind, source))
+
+
+def _choose(book: Any, sheet: str | int | None, source: str) -> Any:
+    sheets = list(book.worksheets)
+    if not sheets:
+        raise DataError("the workbook has no sheet", where=source, hint="Save a sheet with a header row.")
+    if sheet is None:
+        return sheets[0]
+    if isinstance(sheet, int) or (sheet.isdecimal() and sheet not in book.sheetnames):
+        number = int(sheet)
+        if 1 <= number <= len(sheets):
+            return sheets[number - 1]
+    else:
+        for found in sheets:
+            if found.title == sheet:
+                return found
+    raise DataError(
+        f"the workbook has no sheet '{sheet}'",
+        where=source,
+        hint=f"It has {len(sheets)} sheet(s); name one, or count from 1.",
+    )
+
+
+def _sheet(worksheet: Any, source: str) -> Table:
+    worksheet.reset_dimensions()  # the size a writer declares is often wrong
+    rows = _filled(worksheet)
+    first = next(rows, None)
+    if first is None:
+        raise DataError("the sheet is empty", where=source, hint="A table needs a header row and data rows.")
+    width = len(first[1])
+    padded = ((number, cells + (None,) * (width - len(cells))) for number, cells in rows)
+    return build_table(first[1], padded, source=source, counting="sheet")
+
+
+def _filled(worksheet: Any) -> Iterator[tuple[int, tuple[object, ...]]]:
+    for number, cells in enumerate(worksheet.iter_rows(values_only=True), start=1):
+        if any(cell is not None and cell != "" for cell in cells):
+            yield number, cells
+
+
+def _damaged(what: str, kind: str, source: str) -> DataError:
+    return DataError(
+        f"this is not a readable {what} file ({kind})", where=source, hint="Check the file, or save it again."
+    )

@@ -1,0 +1,142 @@
+"""A table as it was read: column names, raw cells, and the row numbers its owner sees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Literal, TypeVar
+
+from selpe.errors import DataError, SelPEError
+
+Counting = Literal["sheet", "line", "record"]
+COUNTED: dict[Counting, str] = {
+    "sheet": "rows are counted as a spreadsheet shows them: the header is row 1",
+    "line": "rows are lines of the file",
+    "record": "rows are records, counted from 1",
+}
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRow:
+    """A row that could not be taken apart into cells: where it is and what a row must look like."""
+
+    row: int
+    expected: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Raw cells by column. Its text form shows names and sizes, never a cell."""
+
+    columns: tuple[str, ...]
+    data: tuple[Sequence[object], ...] = field(repr=False)
+    rows: Sequence[int] = field(repr=False)
+    source: str = "table"
+    counting: Counting = "record"
+    broken: tuple[BrokenRow, ...] = field(default=(), repr=False)
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def positions(self, name: str) -> tuple[int, ...]:
+        """Where columns of this name stand (0-based); more than one when the name is repeated."""
+        return tuple(i for i, column in enumerate(self.columns) if column == name)
+
+    def column(self, name: str) -> Sequence[object]:
+        """The raw cells of one column."""
+        found = self.positions(name)
+        if len(found) != 1:
+            problem = "is missing" if not found else "occurs more than once"
+            raise DataError(f"column '{name}' {problem}", where=self.source, hint="Check the header row.")
+        return self.data[found[0]]
+
+    @property
+    def repeated(self) -> tuple[tuple[int, ...], ...]:
+        """Groups of positions (0-based) whose columns share one name."""
+        counts = Counter(self.columns)
+        return tuple(self.positions(name) for name, count in counts.items() if count > 1)
+
+
+def attempt(action: Callable[[], T], failure: Callable[[str], SelPEError]) -> T:
+    """What `action` returns; where it fails, our own error, which keeps nothing of the original but its type.
+
+    Errors of parsing libraries quote the cell they stumbled over. Raising after the handler has ended leaves
+    no `__context__` behind, so not even a debugger's traceback of the chain can show a value.
+    """
+    try:
+        return action()
+    except SelPEError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+    raise failure(kind)
+
+
+def build_table(
+    header: Sequence[object],
+    rows: Iterable[tuple[int, Sequence[object]]],
+    *,
+    source: str,
+    counting: Counting,
+    broken: Iterable[BrokenRow] = (),
+) -> Table:
+    """A table from a header and numbered rows; rows of another width are set aside, unnamed columns left out."""
+    names = [_name(cell) for cell in header]
+    while names and not names[-1]:
+        names.pop()
+    width = len(names)
+    if not any(names):
+        raise DataError("the header row has no column names", where=source, hint="Name the columns in row 1.")
+    numbers: list[int] = []
+    kept: list[Sequence[object]] = []
+    bad = list(broken)
+    for number, cells in rows:
+        extra = cells[width:]
+        if len(cells) < width or any(not _blank(cell) for cell in extra):
+            expected = f"must have {width} cells, as the header has; it has {len(cells)}"
+            bad.append(BrokenRow(number, expected))
+            continue
+        numbers.append(number)
+        kept.append(cells[:width])
+    columns = [list(column) for column in zip_longest(*kept)] if kept else [[] for _ in names]
+    return _named(names, columns, numbers, source=source, counting=counting, broken=bad)
+
+
+def _named(
+    names: Sequence[str],
+    columns: Sequence[Sequence[object]],
+    numbers: Sequence[int],
+    *,
+    source: str,
+    counting: Counting,
+    broken: Sequence[BrokenRow],
+) -> Table:
+    unnamed = [i + 1 for i, name in enumerate(names) if not name]
+    notes = (f"left out columns without a name: {listed(unnamed)}",) if unnamed else ()
+    return Table(
+        columns=tuple(name for name in names if name),
+        data=tuple(column for name, column in zip(names, columns, strict=True) if name),
+        rows=tuple(numbers),
+        source=source,
+        counting=counting,
+        broken=tuple(sorted(broken, key=lambda row: row.row)),
+        notes=notes,
+    )
+
+
+def listed(numbers: Sequence[int], limit: int = 5) -> str:
+    """Row or column numbers for a message: the first few, then '…'."""
+    shown = ", ".join(f"{number:d}" for number in numbers[:limit])
+    return f"{shown}, …" if len(numbers) > limit else shown
+
+
+def _name(cell: object) -> str:
+    return "" if _blank(cell) else " ".join(str(cell).split())
+
+
+def _blank(cell: object) -> bool:
+    return cell is None or (isinstance(cell, str) and not cell.strip())

@@ -1,0 +1,225 @@
+"""A raw table under a schema: records, and every problem by row and field, never by value.
+
+Each row is read on its own, so that adding, removing or changing one private row changes one record and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+
+from selpe.errors import DataError
+from selpe.schema import Record, Schema
+from selpe.table.cells import Conventions, Outcome, reader_of
+from selpe.table.core import COUNTED, Table, listed
+from selpe.table.numerals import DecimalMark
+
+MOST_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One way in which rows fail: the field ('' for the whole row), what was expected, and which rows."""
+
+    field: str
+    expected: str
+    rows: tuple[int, ...]
+
+    @property
+    def message(self) -> str:
+        """The problem as one line."""
+        count = f"{len(self.rows):,} rows" if len(self.rows) > 1 else "1 row"
+        place = f"field '{self.field}' " if self.field else ""
+        label = "rows" if len(self.rows) > 1 else "row"
+        return f"{count}: {place}{self.expected} ({label} {listed(self.rows)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What came out of a table: records of the good rows, which rows those are, and what happened to the others."""
+
+    records: list[Record] = field(repr=False)
+    kept: tuple[int, ...] = field(repr=False)  # positions in the table, 0-based, in order
+    problems: tuple[Problem, ...] = ()
+    dropped: int = 0
+    blanked: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def to_records(
+    table: Table,
+    schema: Schema,
+    *,
+    skip_bad_rows: bool = False,
+    blank_bad_cells: bool = False,
+    day_first: bool | None = None,
+    decimal: DecimalMark | None = None,
+) -> list[Record]:
+    """The records of a table, in order. Raises one DataError that lists all problems, unless bad rows are skipped."""
+    reading = parse_records(table, schema, blank_bad_cells=blank_bad_cells, day_first=day_first, decimal=decimal)
+    if reading.problems and not skip_bad_rows:
+        raise problem_report(table, reading.problems)
+    if not reading.records:
+        raise DataError("no row fits the schema", where=table.source, hint="`selpe check` lists what is wrong.")
+    return reading.records
+
+
+def parse_records(
+    table: Table,
+    schema: Schema,
+    *,
+    blank_bad_cells: bool = False,
+    day_first: bool | None = None,
+    decimal: DecimalMark | None = None,
+) -> Reading:
+    """Everything a table says under a schema. Raises only where columns are missing or repeated.
+
+    With `blank_bad_cells`, a cell that does not fit becomes missing where its field is optional.
+    """
+    columns, notes = _columns(table, schema)
+    tally = _Tally(table, blank_bad_cells)
+    cells: dict[str, Sequence[Outcome]] = {}
+    for entry in schema.fields:
+        read = reader_of(entry, Conventions(day_first, decimal))
+        column = columns.get(entry.name)
+        raw = repeat(None, len(table)) if column is None else table.data[column]
+        cells[entry.name] = tally.judged(entry.name, entry.optional, raw, read)
+    for row in table.broken:
+        tally.add("", row.expected, row.row)
+    records, kept = _assemble(table, schema, cells, tally)
+    return Reading(
+        records=records,
+        kept=tuple(kept),
+        problems=tally.problems(),
+        dropped=len(table) - len(kept) + len(table.broken),
+        blanked=tally.blanked,
+        notes=(*table.notes, *notes, *tally.notes()),
+    )
+
+
+def problem_report(table: Table, problems: Sequence[Problem]) -> DataError:
+    """One error for all problems of a table."""
+    rows = {row for problem in problems for row in problem.rows}
+    lines = [f"  {problem.message}" for problem in problems[:MOST_SHOWN]]
+    if len(problems) > MOST_SHOWN:
+        lines.append(f"  … and {len(problems) - MOST_SHOWN} more kinds of problem")
+    head = f"{len(rows):,} of {len(table) + len(table.broken):,} rows do not fit the schema"
+    return DataError(
+        "\n".join([head, *lines]),
+        where=table.source,
+        hint=f"Correct the rows or the schema, or leave bad rows out ({COUNTED[table.counting]}).",
+    )
+
+
+class _Tally:
+    """Counts problems and changes while columns are read."""
+
+    def __init__(self, table: Table, blank_bad_cells: bool) -> None:
+        self._table = table
+        self._blank = blank_bad_cells
+        self._rows: dict[tuple[str, str], list[int]] = {}
+        self._changed: dict[tuple[str, str], int] = {}
+        self.bad: set[int] = set()
+        self.blanked = 0
+
+    def judged(
+        self, name: str, optional: bool, raw: Sequence[object] | repeat[None], read: Callable[[object], Outcome]
+    ) -> list[Outcome]:
+        outcomes = [read(cell) for cell in raw]
+        for position, outcome in enumerate(outcomes):
+            if outcome.problem:
+                if self._blank and optional:
+                    outcomes[position] = Outcome()
+                    self.blanked += 1
+                else:
+                    self.fault(name, outcome.problem, position)
+            elif outcome.note:
+                self._changed[name, outcome.note] = self._changed.get((name, outcome.note), 0) + 1
+        return outcomes
+
+    def fault(self, name: str, expected: str, position: int) -> None:
+        self.bad.add(position)
+        self.add(name, expected, self._table.rows[position])
+
+    def add(self, name: str, expected: str, row: int) -> None:
+        self._rows.setdefault((name, expected), []).append(row)
+
+    def problems(self) -> tuple[Problem, ...]:
+        return tuple(Problem(name, expected, tuple(rows)) for (name, expected), rows in self._rows.items())
+
+    def notes(self) -> list[str]:
+        said = {"rounded": "rounded to the field's step", "respelt": "matched to a listed value by letter case"}
+        lines = [f"field '{name}': {count:,} cells {said[note]}" for (name, note), count in self._changed.items()]
+        if self.blanked:
+            lines.append(f"{self.blanked:,} cells that do not fit were read as missing")
+        return lines
+
+
+def _assemble(
+    table: Table, schema: Schema, cells: Mapping[str, Sequence[Outcome]], tally: _Tally
+) -> tuple[list[Record], list[int]]:
+    records: list[Record] = []
+    kept: list[int] = []
+    for position in range(len(table)):
+        if position in tally.bad:
+            continue
+        record: Record = {name: column[position].value for name, column in cells.items()}
+        broken = [rule for rule in schema.rules if not rule.holds(record)]
+        for rule in broken:
+            tally.fault("", f"must obey the rule '{rule.text}'", position)
+        if not broken:
+            records.append(record)
+            kept.append(position)
+    return records, kept
+
+
+def _columns(table: Table, schema: Schema) -> tuple[dict[str, int], list[str]]:
+    """Which column holds which field, and what to say about the rest."""
+    found: dict[str, int] = {}
+    folded = [_folded(name) for name in table.columns]
+    for name in schema.names:
+        places = table.positions(" ".join(name.split())) or tuple(
+            place for place, column in enumerate(folded) if column == _folded(name)
+        )
+        if len(places) > 1:
+            raise DataError(
+                f"field '{name}' has more than one column ({listed([p + 1 for p in places])})",
+                where=table.source,
+                hint="Rename or remove the others.",
+            )
+        if places:
+            found[name] = places[0]
+    _require(table, schema, found)
+    return found, _column_notes(table, schema, found)
+
+
+def _require(table: Table, schema: Schema, found: Mapping[str, int]) -> None:
+    absent = [name for name in schema.required if name not in found]
+    if found and not absent:
+        return
+    # The table's own header is not shown: in a file without one, it is the first private row.
+    names = ", ".join(f"'{name}'" for name in absent or schema.names)
+    what = f"no column for {names}" if len(absent or schema.names) > 1 else f"no column {names}"
+    hint = (
+        f"{len(found)} of the schema's {len(schema.names)} fields have a column. Rename the columns or the fields."
+        if found
+        else "None of the schema's fields has a column. Is the first row a header, and is this the right file?"
+    )
+    raise DataError(f"the table has {what}", where=table.source, hint=hint)
+
+
+def _column_notes(table: Table, schema: Schema, found: Mapping[str, int]) -> list[str]:
+    notes = []
+    absent = [name for name in schema.names if name not in found]
+    if absent:
+        notes.append(f"no column for the optional fields {', '.join(absent)}: read as missing")
+    extra = [place for place in range(len(table.columns)) if place not in set(found.values())]
+    if extra:
+        places = listed([place + 1 for place in extra])
+        notes.append(f"{len(extra)} columns that the schema does not name are not read (columns {places})")
+    return notes
+
+
+def _folded(name: str) -> str:
+    return "_".join(name.replace("_", " ").replace("-", " ").split()).casefold()

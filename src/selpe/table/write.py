@@ -1,0 +1,149 @@
+"""Records out: csv, tsv, jsonl, parquet, xlsx and pandas frames, all in the schema's order and types."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from selpe.errors import DataError
+from selpe.schema import CategoryField, Field, NumberField, Schema, Value
+from selpe.table.core import attempt
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Rows = Sequence[Mapping[str, Value]]
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_table(records: Rows, schema: Schema, path: str | Path, *, excel_safe: bool = False) -> Path:
+    """Writes records to a file whose suffix names the format; the file appears whole or not at all.
+
+    `excel_safe` puts an apostrophe before text that a spreadsheet would run as a formula; without it, csv cells
+    are exactly the records' values.
+    """
+    target = Path(path)
+    writers: dict[str, Callable[[Path], None]] = {
+        ".csv": lambda file: _write_csv(records, schema, file, ",", excel_safe),
+        ".tsv": lambda file: _write_csv(records, schema, file, "\t", excel_safe),
+        ".jsonl": lambda file: _write_jsonl(records, schema, file),
+        ".parquet": lambda file: _write_parquet(records, schema, file),
+        ".xlsx": lambda file: _write_xlsx(records, schema, file, excel_safe),
+    }
+    if target.suffix.lower() not in writers:
+        raise DataError(
+            f"cannot write a '{target.suffix}' file", where=target.name, hint=f"Use one of {', '.join(writers)}."
+        )
+    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+
+    def write() -> Path:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        writers[target.suffix.lower()](draft)
+        return draft.replace(target)
+
+    def failed(kind: str) -> DataError:
+        return DataError(f"the file cannot be written ({kind})", where=str(target), hint="Check the folder.")
+
+    try:
+        return attempt(write, failed)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def to_frame(records: Rows, schema: Schema) -> pd.DataFrame:
+    """Records as a pandas frame: strings, categoricals, nullable integers and booleans, floats and days."""
+    import pandas as pd
+
+    frame: pd.DataFrame = pd.DataFrame({field.name: _series(field, records) for field in schema.fields})
+    return frame
+
+
+def _series(field: Field, records: Rows) -> Any:
+    import pandas as pd
+
+    cells = [record.get(field.name) for record in records]
+    if isinstance(field, CategoryField):
+        return pd.Series(pd.Categorical(cells, categories=list(field.values)))
+    if field.kind == "date":
+        days = pd.to_datetime(pd.Series(cells, dtype="object"), format="%Y-%m-%d")
+        return days.astype("datetime64[s]")
+    dtypes: dict[str, Any] = {"text": "string", "integer": "Int64", "number": "float64", "boolean": "boolean"}
+    return pd.Series(cells, dtype=dtypes[field.kind])
+
+
+def _write_csv(records: Rows, schema: Schema, path: Path, delimiter: str, excel_safe: bool) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+        writer.writerow(schema.names)
+        for row in _cells(records, schema, excel_safe):
+            writer.writerow(row)
+
+
+def _cells(records: Rows, schema: Schema, excel_safe: bool) -> Iterable[list[str]]:
+    for record in records:
+        yield [_text(field, record.get(field.name), excel_safe) for field in schema.fields]
+
+
+def _text(field: Field, value: Value, excel_safe: bool) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(field, NumberField) and not isinstance(value, str):
+        return f"{value:.{field.decimals}f}"
+    text = str(value)
+    return f"'{text}" if excel_safe and isinstance(value, str) and text.startswith(_FORMULA) else text
+
+
+def _write_jsonl(records: Rows, schema: Schema, path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for record in records:
+            file.write(schema.dumps(record) + "\n")
+
+
+def _write_parquet(records: Rows, schema: Schema, path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {
+        "text": pa.string(),
+        "category": pa.string(),
+        "integer": pa.int64(),
+        "number": pa.float64(),
+        "boolean": pa.bool_(),
+        "date": pa.date32(),
+    }
+    columns = {
+        field.name: pa.array([_day(field, record.get(field.name)) for record in records], type=types[field.kind])
+        for field in schema.fields
+    }
+    pq.write_table(pa.table(columns), path)
+
+
+def _write_xlsx(records: Rows, schema: Schema, path: Path, excel_safe: bool) -> None:
+    import openpyxl
+    from openpyxl.cell import WriteOnlyCell
+
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("records")
+    sheet.append(list(schema.names))
+    for record in records:
+        row = []
+        for field in schema.fields:
+            value = record.get(field.name)
+            shown = _text(field, value, excel_safe) if isinstance(value, str) else value
+            cell = WriteOnlyCell(sheet, value=_day(field, shown))
+            if isinstance(value, str) and field.kind != "date":
+                cell.data_type = "s"  # text that starts with '=' stays text
+            row.append(cell)
+        sheet.append(row)
+    with path.open("wb") as file:
+        book.save(file)
+
+
+def _day(field: Field, value: Value) -> Value | date:
+    return date.fromisoformat(value) if field.kind == "date" and isinstance(value, str) else value
