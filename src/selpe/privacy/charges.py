@@ -1,0 +1,236 @@
+"""What a ledger's lines mean: charges, caps, what was spent, and whether one more charge fits."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from selpe.errors import BudgetError, ConfigError
+from selpe.privacy.accounting import (
+    Event,
+    Pure,
+    Relation,
+    event_from_dict,
+    event_to_dict,
+    filter_order,
+    rdp_epsilon,
+)
+
+Composition: TypeAlias = Literal["basic", "joint"]
+# Shares of an ε do not add up to it in floating point (six times 5/6 is more than 5). One part in a billion is
+# below anything a guarantee is stated to.
+_SLACK = 1 + 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One private look at a table, priced under both neighbour relations.
+
+    `epsilon = inf` is a control without noise: it is recorded, and marks the table for good. The events, one
+    per relation, let a later report compose more tightly; without them an ε with δ = 0 counts as pure.
+    """
+
+    run: str
+    selection: str
+    mechanism: str
+    epsilon_add_remove: float
+    epsilon_replace_one: float
+    delta: float = 0.0
+    unit: str = "record"
+    note: str = ""
+    event_add_remove: Event | None = None
+    event_replace_one: Event | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon_add_remove", "epsilon_replace_one"):
+            if not getattr(self, name) >= 0:  # also refuses nan
+                raise ConfigError(f"{name} of a charge must be 0 or more")
+        if not 0 <= self.delta < 1:
+            raise ConfigError("delta of a charge must be at least 0 and below 1")
+        if not self.run or not self.selection:
+            raise ConfigError("a charge must name its run and its selection")
+
+    @property
+    def private(self) -> bool:
+        """False for a control without noise."""
+        return math.isfinite(self.epsilon_add_remove) and math.isfinite(self.epsilon_replace_one)
+
+    @property
+    def free(self) -> bool:
+        """True where the data is not read at all."""
+        return self.epsilon_add_remove == self.epsilon_replace_one == self.delta == 0
+
+    def epsilon(self, relation: Relation) -> float:
+        """The charge's ε under one relation."""
+        return self.epsilon_add_remove if relation == "add-remove" else self.epsilon_replace_one
+
+    def event(self, relation: Relation) -> Event | None:
+        """What happened, for joint accounting; None where only an (ε, δ) pair is known."""
+        given = self.event_add_remove if relation == "add-remove" else self.event_replace_one
+        return given or (Pure(self.epsilon(relation)) if self.delta == 0 else None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The charge as plain data; infinity is the word `inf`, since JSON has no number for it."""
+        data: dict[str, Any] = {
+            "run": self.run,
+            "selection": self.selection,
+            "mechanism": self.mechanism,
+            "epsilon_add_remove": _number(self.epsilon_add_remove),
+            "epsilon_replace_one": _number(self.epsilon_replace_one),
+            "delta": float(self.delta),
+            "unit": self.unit,
+        }
+        if self.note:
+            data["note"] = self.note
+        for name in ("event_add_remove", "event_replace_one"):
+            if (event := getattr(self, name)) is not None:
+                data[name] = event_to_dict(event)
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Charge:
+        """The charge that a ledger line describes."""
+        fields = dict(data)
+        for name in ("epsilon_add_remove", "epsilon_replace_one"):
+            fields[name] = float(fields[name])
+        for name in ("event_add_remove", "event_replace_one"):
+            if name in fields:
+                fields[name] = event_from_dict(fields[name])
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Proof of payment for one draw; it can be used to store one result."""
+
+    dataset: str
+    seq: int
+    sum: str
+    charge: Charge
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The cap on a table: ε under one neighbour relation, and δ.
+
+    `basic` adds up every ε and δ. `joint`, the choice where δ > 0, admits a charge while either all charges
+    are pure and Σ ε stays below the cap, or the Rényi divergences of all events, at the one order that the cap
+    fixes, stay below it. Both are filters: they hold although later charges may depend on earlier results.
+    """
+
+    epsilon: float
+    adjacency: Relation = "replace-one"
+    delta: float = 0.0
+    composition: Composition = "basic"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon < math.inf:
+            raise ConfigError("epsilon of a budget must be a number, 0 or more")
+        if not 0 <= self.delta < 1:
+            raise ConfigError("delta of a budget must be at least 0 and below 1")
+        if self.adjacency not in ("add-remove", "replace-one"):
+            raise ConfigError("adjacency must be 'replace-one' or 'add-remove'")
+        if self.composition not in ("basic", "joint"):
+            raise ConfigError("composition must be 'basic' or 'joint'")
+        if self.composition == "joint" and self.delta == 0:
+            raise ConfigError("joint composition needs a delta above 0")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The cap as plain data."""
+        return {
+            "epsilon": float(self.epsilon),
+            "adjacency": self.adjacency,
+            "delta": float(self.delta),
+            "composition": self.composition,
+        }
+
+    def widens(self, before: Budget) -> bool:
+        """Whether this cap could allow anything that the earlier one did not."""
+        same = (self.adjacency, self.composition) == (before.adjacency, before.composition)
+        return not same or self.epsilon > before.epsilon or self.delta > before.delta
+
+    def used(self, charges: Sequence[Charge]) -> tuple[float, float]:
+        """The (ε, δ) that these charges take up, as this cap counts."""
+        counted = [c for c in charges if c.private]
+        epsilon = math.fsum(c.epsilon(self.adjacency) for c in counted)
+        delta = math.fsum(c.delta for c in counted)
+        if self.composition == "basic":
+            return epsilon, delta
+        events = [c.event(self.adjacency) for c in counted]
+        known = [e for e in events if e is not None]
+        joint = math.inf
+        if len(known) == len(events):
+            joint = rdp_epsilon(known, filter_order(self.epsilon, self.delta), self.delta)
+        if all(c.delta == 0 for c in counted) and epsilon <= joint:
+            return epsilon, 0.0
+        return joint, self.delta
+
+    def check(self, charges: Sequence[Charge], extra: Charge, *, dataset: str) -> None:
+        """Raises unless the extra charge fits under the cap together with all earlier ones."""
+        if extra.free or not extra.private:
+            return
+        if self.composition == "joint" and extra.event(self.adjacency) is None:
+            raise BudgetError(
+                "a charge with a delta above 0 must say what happened (its event), so that it can be composed",
+                where=dataset,
+            )
+        epsilon, delta = self.used([*charges, extra])
+        if epsilon <= self.epsilon * _SLACK and delta <= self.delta * _SLACK:
+            return
+        before, before_delta = self.used(charges)
+        left = max(0.0, self.epsilon - before)
+        what = f"ε {extra.epsilon(self.adjacency):g}" + (f", δ {extra.delta:g}" if extra.delta else "")
+        room = f"ε {left:.4g} of {self.epsilon:g} is left ({self.adjacency})"
+        if self.delta or extra.delta:
+            room += f", δ {max(0.0, self.delta - before_delta):.3g} of {self.delta:g}"
+        raise BudgetError(
+            f"the next selection would cost {what}, but only {room}. Nothing was read or spent",
+            where=dataset,
+            hint=f"ask for less, or see `selpe budget show {shlex.quote(dataset)}`; `selpe budget set` can raise the cap",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Everything that was ever spent on a table, results lost in a crash included."""
+
+    epsilon_add_remove: float = 0.0
+    epsilon_replace_one: float = 0.0
+    delta: float = 0.0
+    charges: int = 0
+    without_result: int = 0
+    controls: int = 0
+    runs: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+
+    @property
+    def not_private(self) -> bool:
+        """True once a control without noise has looked at the table: its output is not a private release."""
+        return self.controls > 0
+
+    def epsilon(self, relation: Relation) -> float:
+        """Σ ε under one relation, controls without noise left aside."""
+        return self.epsilon_add_remove if relation == "add-remove" else self.epsilon_replace_one
+
+
+def spent(charges: Iterable[Charge], *, results: int = 0) -> Spent:
+    """The plain sum of the charges; controls are counted apart."""
+    everything = list(charges)
+    counted = [c for c in everything if c.private]
+    total = Spent(
+        epsilon_add_remove=math.fsum(c.epsilon_add_remove for c in counted),
+        epsilon_replace_one=math.fsum(c.epsilon_replace_one for c in counted),
+        delta=math.fsum(c.delta for c in counted),
+        charges=len(everything),
+        controls=len(everything) - len(counted),
+        runs=tuple(dict.fromkeys(c.run for c in everything)),
+        units=tuple(dict.fromkeys(c.unit for c in everything)),
+    )
+    return replace(total, without_result=len(everything) - results)
+
+
+def _number(epsilon: float) -> float | str:
+    return float(epsilon) if math.isfinite(epsilon) else "inf"

@@ -1,0 +1,358 @@
+"""The ledger of one table: what was spent on it, by which runs, and what came out.
+
+It belongs to the data set, not to a run. A charge is on the disk before the data is read; a result is on the
+disk before it is used. A charge whose result was lost in a crash stays paid for. A stored result is final: its
+selection can be neither charged nor drawn again.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from selpe.errors import BudgetError, ConfigError, LedgerError
+from selpe.privacy.accounting import Relation
+from selpe.privacy.charges import Budget, Charge, Composition, Receipt, Spent, spent
+from selpe.privacy.disk import Disk
+from selpe.privacy.fingerprint import Fingerprint
+from selpe.privacy.journal import Entry, Journal, Reading, Writer, locked
+from selpe.privacy.key import Key, find_key, make_key
+
+__all__ = ["Budget", "Charge", "Entry", "Ledger", "Receipt", "RunAccount", "Spent", "ledger_root"]
+
+ENV_ROOT = "SELPE_LEDGER"
+SAME_ROWS = 0.3  # share of common rows from which a table under a new name counts as the same table
+
+
+class Ledger:
+    """What was spent on one named table. Opening creates nothing; the first write does."""
+
+    def __init__(self, dataset: str, root: Path, *, disk: Disk | None = None) -> None:
+        self.dataset = _checked_name(dataset)
+        self.root = root
+        self._disk = disk
+        self._journal = Journal(root / _folder_name(self.dataset), find_key(), disk=disk)
+
+    @classmethod
+    def open(cls, dataset: str, *, root: Path | None = None) -> Ledger:
+        """The ledger of this data set, under `root`, `$SELPE_LEDGER` or the user's data folder."""
+        return cls(dataset, root or ledger_root())
+
+    @classmethod
+    def names(cls, root: Path | None = None) -> list[str]:
+        """The data sets that have a ledger here."""
+        root = root or ledger_root()
+        if not root.is_dir():
+            return []
+        found = (p for p in root.iterdir() if (p / "ledger.jsonl").exists() or (p / "head.json").exists())
+        return sorted(unquote(p.name) for p in found)
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was recorded for this data set."""
+        return self._journal.exists
+
+    @property
+    def path(self) -> Path:
+        """The file itself."""
+        return self._journal.path
+
+    # -- reading --------------------------------------------------------------------------------------------
+
+    def read(self) -> Reading:
+        """The whole file, checked, with what could not be checked and what a crash left behind."""
+        if self._journal.key is None:
+            self._take_key(find_key())
+        reading = self._journal.read()
+        self._check_owner(reading.entries)
+        return reading
+
+    def entries(self) -> list[Entry]:
+        """Every entry ever made, in order."""
+        return list(self.read().entries)
+
+    def charges(self) -> list[Charge]:
+        """Every charge ever made, in order."""
+        return _charges(self.entries())
+
+    def spent(self) -> Spent:
+        """The plain sums of everything charged, under both neighbour relations."""
+        entries = self.entries()
+        return spent(_charges(entries), results=len(_results(entries)))
+
+    @property
+    def budget(self) -> Budget | None:
+        """The cap in force, or None while there is none."""
+        return _budget(self.entries())
+
+    def stored(self, run: str, selection: str) -> dict[str, Any] | None:
+        """The result of an earlier selection of this run, or None."""
+        found = _results(self.entries()).get((run, selection))
+        return None if found is None else dict(found.data["result"])
+
+    # -- writing --------------------------------------------------------------------------------------------
+
+    def charge(self, charge: Charge) -> Receipt:
+        """A receipt, once the charge is on the disk; raises before anything is spent if it does not fit."""
+        with self._writing() as writer:
+            if (charge.run, charge.selection) in _results(writer.entries):
+                raise LedgerError(
+                    f"selection {charge.selection} of run {charge.run} has a stored result and cannot be drawn again",
+                    where=self.dataset,
+                    hint="use the stored result",
+                )
+            budget = _budget(writer.entries)
+            if budget is not None:
+                budget.check(_charges(writer.entries), charge, dataset=self.dataset)
+            elif charge.private and not charge.free:
+                raise BudgetError(
+                    "this data set has no budget yet, so nothing can be spent on it",
+                    where=self.dataset,
+                    hint=f"set one: selpe budget set {shlex.quote(self.dataset)} --epsilon 1",
+                )
+            entry = writer.append("charge", charge.to_dict())
+        return Receipt(self.dataset, entry.seq, entry.sum, charge)
+
+    def store(self, receipt: Receipt, result: Mapping[str, Any]) -> None:
+        """Keeps the result that a receipt paid for; returns once it is on the disk."""
+        name = (receipt.charge.run, receipt.charge.selection)
+        with self._writing() as writer:
+            paid = writer.entries[receipt.seq - 1] if receipt.seq <= len(writer.entries) else None
+            if paid is None or paid.sum != receipt.sum or paid.kind != "charge":
+                raise LedgerError("this receipt is not from this ledger", where=self.dataset)
+            if any(e.kind == "result" and e.data["charge"] == receipt.seq for e in writer.entries):
+                raise LedgerError("this receipt was used before; one charge pays for one draw", where=self.dataset)
+            if name in _results(writer.entries):
+                raise LedgerError(
+                    f"selection {name[1]} of run {name[0]} has a stored result already",
+                    where=self.dataset,
+                    hint="another process took the same run up; use the stored result",
+                )
+            data = {"run": name[0], "selection": name[1], "charge": receipt.seq, "result": _plain(dict(result))}
+            writer.append("result", data)
+
+    def account(self, run: str) -> RunAccount:
+        """This ledger as one run sees it."""
+        return RunAccount(self, run)
+
+    def set_budget(
+        self,
+        epsilon: float,
+        adjacency: Relation = "replace-one",
+        delta: float = 0.0,
+        *,
+        composition: Composition | None = None,
+        widen: bool = False,
+        reason: str = "",
+    ) -> Budget:
+        """The new cap, recorded. Whatever could allow more than before needs `widen` and a reason."""
+        budget = Budget(epsilon, adjacency, delta, composition or ("joint" if delta > 0 else "basic"))
+        with self._writing() as writer:
+            before = _budget(writer.entries)
+            if before == budget:
+                return budget
+            wider = before is not None and budget.widens(before)
+            if before is not None and wider and not (widen and reason.strip()):
+                raise BudgetError(
+                    f"the budget is ε {before.epsilon:g} ({before.adjacency}); raising it weakens a promise",
+                    where=self.dataset,
+                    hint='if you mean it: selpe budget set … --raise --reason "why"',
+                )
+            writer.append("budget", {**budget.to_dict(), "raised": wider, "reason": reason.strip()})
+        return budget
+
+    def note(self, text: str) -> None:
+        """Records a remark."""
+        with self._writing() as writer:
+            writer.append("note", {"text": text})
+
+    def reseal(self, reason: str) -> None:
+        """Accepts the ledger as it stands under the present key, for an owner whose old key is lost."""
+        if not reason.strip():
+            raise ConfigError("resealing a ledger needs a reason, which is recorded")
+        self._take_key(make_key())
+        with self._journal.writing(resealing=True) as writer:
+            self._check_owner(writer.entries)
+            writer.append("reseal", {"reason": reason.strip()})
+
+    def recognise(self, table: Fingerprint, *, insist: bool = False) -> float | None:
+        """Records which table this is; refuses one whose rows are mostly those of another data set's.
+
+        Returns how much it overlaps with the table seen last under this name (None for the first). A table that
+        has changed keeps its ledger. `insist` is the owner's word that the common rows are to be counted twice.
+        """
+        _make_root(self.root)
+        # One lock for all ledgers: two new names for one table must not be looked up at the same moment.
+        with locked(self.root):
+            others = self._same_rows_elsewhere(table)
+            agreed = _agreed(self.entries())
+            strangers = [name for name, theirs in others.items() if name not in agreed and self.dataset not in theirs]
+            if strangers and not insist:
+                raise BudgetError(
+                    f"these rows are known under another name ({', '.join(strangers)}); a new name would start anew",
+                    where=self.dataset,
+                    hint=f"use `dataset: {strangers[0]}`, or insist with --same-data-new-ledger (it is recorded)",
+                )
+            with self._writing() as writer:
+                return _record_table(writer, table, strangers)
+
+    # -- inside ---------------------------------------------------------------------------------------------
+
+    def _writing(self) -> _Opened:
+        if self._journal.key is None:
+            # A ledger that exists has a key somewhere; making a new one would only hide that it is missing.
+            self._take_key(find_key() if self.exists else make_key())
+        return _Opened(self)
+
+    def _take_key(self, key: Key | None) -> None:
+        self._journal = Journal(self._journal.folder, key, disk=self._disk)
+
+    def _check_owner(self, entries: Iterable[Entry]) -> None:
+        first = next(iter(entries), None)
+        if first is not None and (first.kind != "open" or first.data.get("dataset") != self.dataset):
+            raise LedgerError(
+                "this file is the ledger of another data set",
+                where=str(self.path),
+                hint="a ledger was copied or renamed; put it back under its own name",
+            )
+
+    def _same_rows_elsewhere(self, table: Fingerprint) -> dict[str, set[str]]:
+        """The other data sets that hold these rows, each with the names its owner has agreed to share them with."""
+        found = {}
+        for name in self.names(self.root):
+            entries = Ledger(name, self.root).entries() if name != self.dataset else []
+            if any(t.key == table.key and t.overlap(table) >= SAME_ROWS for t in _tables(entries)):
+                found[name] = _agreed(entries)
+        return found
+
+
+class _Opened:
+    """The journal's writing context, with the opening line made first where the ledger is new."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._context = ledger._journal.writing()
+
+    def __enter__(self) -> Writer:
+        writer = self._context.__enter__()
+        try:
+            self._ledger._check_owner(writer.entries)
+            if not writer.entries:
+                writer.append("open", {"dataset": self._ledger.dataset})
+        except BaseException as error:
+            self._context.__exit__(type(error), error, error.__traceback__)
+            raise
+        return writer
+
+    def __exit__(self, *error: Any) -> None:
+        self._context.__exit__(*error)
+
+
+@dataclass(frozen=True, slots=True)
+class RunAccount:
+    """One run's view of a ledger: it charges, and finds its own results again."""
+
+    ledger: Ledger
+    run: str
+
+    def charge(self, charge: Charge) -> Receipt:
+        """A receipt for one draw of this run."""
+        if charge.run != self.run:
+            raise LedgerError("a run can only charge for itself", where=self.ledger.dataset)
+        return self.ledger.charge(charge)
+
+    def stored(self, selection: str) -> dict[str, Any] | None:
+        """The result of an earlier selection of this run, or None."""
+        return self.ledger.stored(self.run, selection)
+
+    def store(self, receipt: Receipt, result: Mapping[str, Any]) -> None:
+        """Keeps the result that a receipt paid for."""
+        self.ledger.store(receipt, result)
+
+
+def ledger_root() -> Path:
+    """The folder of all ledgers: `$SELPE_LEDGER`, else `ledgers` in the user's data folder."""
+    if named := os.environ.get(ENV_ROOT):
+        return Path(named)
+    from platformdirs import user_data_path
+
+    return user_data_path("selpe", appauthor=False) / "ledgers"
+
+
+def _charges(entries: Iterable[Entry]) -> list[Charge]:
+    return [Charge.from_dict(e.data) for e in entries if e.kind == "charge"]
+
+
+def _results(entries: Iterable[Entry]) -> dict[tuple[str, str], Entry]:
+    return {(e.data["run"], e.data["selection"]): e for e in entries if e.kind == "result"}
+
+
+def _budget(entries: Iterable[Entry]) -> Budget | None:
+    last = None
+    for entry in entries:
+        if entry.kind == "budget":
+            last = entry
+    if last is None:
+        return None
+    names = ("epsilon", "adjacency", "delta", "composition")
+    return Budget(**{name: last.data[name] for name in names})
+
+
+def _tables(entries: Iterable[Entry]) -> list[Fingerprint]:
+    return [Fingerprint.from_dict(e.data["table"]) for e in entries if e.kind == "table"]
+
+
+def _agreed(entries: Iterable[Entry]) -> set[str]:
+    """The data sets with which this one may share rows, on the owner's word."""
+    return {name for e in entries if e.kind == "table" for name in e.data["insisted_over"]}
+
+
+def _record_table(writer: Writer, table: Fingerprint, insisted_over: list[str]) -> float | None:
+    seen = _tables(writer.entries)
+    comparable = bool(seen) and seen[-1].key == table.key
+    overlap = seen[-1].overlap(table) if comparable else None
+    if not comparable or insisted_over or seen[-1].whole != table.whole:
+        changed = bool(seen) and seen[-1].whole != table.whole
+        data = {"table": table.to_dict(), "changed": changed, "overlap": overlap}
+        writer.append("table", {**data, "insisted_over": insisted_over})
+    return overlap
+
+
+def _make_root(root: Path) -> None:
+    try:
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise LedgerError("the folder of the ledgers cannot be made", where=str(root)) from error
+
+
+def _plain(value: Any) -> Any:
+    """The value in JSON's own types: array scalars and tuples are common in results."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    return value
+
+
+def _checked_name(dataset: str) -> str:
+    """The name in one spelling: names that differ only in case or Unicode form are one data set."""
+    name = unicodedata.normalize("NFC", dataset).casefold()
+    allowed = all(c.isalnum() or c in "._- " for c in name)
+    if not name or len(name) > 64 or not allowed or not name[0].isalnum() or name[-1] in ". ":
+        raise ConfigError(
+            "a data set's name must be 1 to 64 letters, digits, spaces, dots, dashes or underscores, "
+            "and must start with a letter or digit"
+        )
+    return name
+
+
+def _folder_name(dataset: str) -> str:
+    return quote(dataset, safe="")
