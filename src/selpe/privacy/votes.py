@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -253,11 +253,11 @@ class Coverage:
     def _reach(self, distances: NDArray[np.float32]) -> NDArray[np.float64]:
         near = np.sort(distances, axis=1).astype(np.float64)
         count = min(self.nearest, near.shape[1])
-        total = np.zeros(len(near))
+        total: NDArray[np.float64] = np.zeros(len(near), dtype=np.float64)
         # Column by column from the nearest on: the order of the sum, hence its rounding, is the same for every row.
         for k in range(count):
             total += near[:, k]
-        return total / count
+        return np.asarray(total / count)
 
 
 SetVote = Predictive | Coverage
@@ -265,20 +265,20 @@ SetVote = Predictive | Coverage
 
 def lowest(costs: NDArray[np.float32] | NDArray[np.float64], count: int) -> NDArray[np.bool_]:
     """Per row, which `count` entries are lowest; of equal ones, the first. What is no number is never among them."""
-    costs = np.where(np.isnan(costs), np.inf, costs)
+    known = ~np.isnan(costs) & (costs < np.inf)
     if count <= 0:
         return np.zeros(costs.shape, dtype=np.bool_)
     if count >= costs.shape[1]:
-        return np.asarray(costs < np.inf)
-    edge = np.partition(costs, count - 1, axis=1)[:, count - 1 : count]
+        return known
+    costs = np.where(known, costs, np.inf)
+    edge: NDArray[Any] = np.partition(costs, count - 1, axis=1)[:, count - 1 : count]
     chosen = costs < edge
     tied = costs == edge
     spare = count - chosen.sum(axis=1)
     crowded = np.flatnonzero(tied.sum(axis=1) > spare)
     if len(crowded):
         tied[crowded] &= np.cumsum(tied[crowded], axis=1) <= spare[crowded, None]
-    approved: NDArray[np.bool_] = (chosen | tied) & (costs < np.inf)
-    return approved
+    return np.asarray((chosen | tied) & known)
 
 
 def _distances(pool: PoolKernel, rows: Representation) -> Iterator[tuple[slice, NDArray[np.float32]]]:

@@ -1,0 +1,329 @@
+"""The private table: the only object that holds private rows, and the one private step it offers.
+
+It can say how many units it protects and run a selection. It has no way to hand out a row, a distance or a vote. Python
+cannot stop somebody who is determined to look inside a process they control; the boundary keeps honest code honest, and
+a test walks the source to see that it does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol, final
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selpe.errors import ConfigError, DataError, PrivacyError
+from selpe.privacy.accounting import BoundedRange, Event
+from selpe.privacy.batches import assign, one_row_each
+from selpe.privacy.charges import Charge, Receipt
+from selpe.privacy.fingerprint import Fingerprint, fingerprint
+from selpe.privacy.intake import admit
+from selpe.privacy.key import Key
+from selpe.privacy.seal import sealed
+from selpe.privacy.select import Guarantee, Influence, NoisyMax, SeededMechanism, Selector
+from selpe.privacy.votes import (
+    Approval,
+    Closeness,
+    Coverage,
+    Kernel,
+    PoolKernel,
+    Predictive,
+    Prototype,
+    Representation,
+)
+from selpe.schema import Schema, Value
+
+# Closed lists: a vote or a mechanism of unknown bounds would void the argument.
+RecordVote = Approval | Closeness | Prototype
+SetVote = Predictive | Coverage
+Mechanism = NoisyMax | SeededMechanism
+
+
+class Account(Protocol):
+    """What a table pays from: the ledger of its data set, as one run sees it."""
+
+    @property
+    def run(self) -> str:
+        """The name of the run."""
+
+    def charge(self, charge: Charge) -> Receipt:
+        """Records the charge durably, or raises BudgetError."""
+
+    def stored(self, selection: str) -> dict[str, Any] | None:
+        """The result that an earlier selection of this id has stored."""
+
+    def store(self, receipt: Receipt, result: dict[str, Any]) -> None:
+        """Records the result of a paid selection durably."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a round releases: the winners, by index, and what they cost.
+
+    `winners` maps each class (or '' where there are none) to one candidate per batch. `private` is False for controls
+    and seeded draws. `replayed` says that the result was stored earlier and nothing was drawn or charged now.
+    """
+
+    winners: Mapping[str, tuple[int, ...]]
+    guarantee: Guarantee
+    mechanism: str
+    private: bool
+    replayed: bool = False
+
+    @property
+    def winner(self) -> int:
+        """The one winner of a choice among sets."""
+        ((only,),) = self.winners.values()
+        return only
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What is asked of the table, all of it public; `sizes` are batches and options per pool."""
+
+    selection: str
+    vote: str
+    context: str
+    influence: Influence
+    sizes: Mapping[str, tuple[int, int]]
+    remote: str | None
+
+    def digest(self, mechanism: Mechanism) -> str:
+        """A hash by which a stored result is known to belong to this very request."""
+        parts = (self.vote, self.context, repr(mechanism), repr(self.influence), repr(sorted(self.sizes.items())))
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+Tallies = Callable[[Selector], Mapping[str, NDArray[np.int64]]]
+
+
+@final
+class PrivateTable:
+    """Private rows under a confirmed schema. `len()` is the number of units, public under replace-one."""
+
+    __slots__ = (
+        "__account",
+        "__allowed",
+        "__labels",
+        "__represented",
+        "__rows",
+        "__schema",
+        "__unit",
+        "__units",
+    )
+
+    def __init__(
+        self,
+        rows: Iterable[Mapping[str, Value]],
+        schema: Schema,
+        *,
+        account: Account,
+        unit: str | None = None,
+        allow_private_text_to: str | Collection[str] = (),
+    ) -> None:
+        schema.require_confirmed()
+        admitted = admit(rows, schema, unit)
+        del rows  # an error leaves no frame of ours that leads to the rows
+        if isinstance(admitted, DataError):
+            raise admitted
+        self.__rows, self.__units = admitted.rows, admitted.units
+        self.__labels = tuple(schema.label_of(row) for row in self.__rows)
+        self.__schema = schema
+        self.__unit = unit
+        self.__account = account
+        hosts = [allow_private_text_to] if isinstance(allow_private_text_to, str) else allow_private_text_to
+        self.__allowed = frozenset(_host(host) for host in hosts)
+        self.__represented: tuple[Kernel, Representation] | None = None
+
+    def __len__(self) -> int:
+        """The number of units: rows, or people where a unit column is named.
+
+        Public under replace-one, where neighbours have the same number. Under add-remove it is not covered by
+        the guarantee: whoever plans with it treats it as public.
+        """
+        return len(self.__units)
+
+    def __repr__(self) -> str:
+        what = "records" if self.__unit is None else f"units of '{self.__unit}'"
+        return f"<PrivateTable: {len(self)} {what}, fields {', '.join(self.__schema.names)}>"
+
+    @property
+    def unit(self) -> str:
+        """What one unit of privacy is: 'record', or the name of the column that says whose record it is."""
+        return "record" if self.__unit is None else self.__unit
+
+    def fingerprint(self, key: Key | None = None) -> Fingerprint:
+        """A keyed fingerprint, by which the owner's ledger knows the table again. For the owner, not for release."""
+        return sealed(lambda: fingerprint(self.__rows, key=key), "the fingerprint")
+
+    # -- the private step ----------------------------------------------------------------------------------------
+
+    def select(
+        self,
+        pools: Mapping[str, PoolKernel],
+        *,
+        kernel: Kernel,
+        mechanism: Mechanism,
+        selection: str,
+        vote: RecordVote | None = None,
+        batches: int = 1,
+        context: str = "",
+    ) -> Selection:
+        """One candidate per class and batch, chosen by the votes of the class's rows: one charge for the whole round.
+
+        `selection` names the round within the run; a result stored under it is returned again without a draw.
+        `context` may carry a hash of the pools, so that a stored result is never taken for other pools.
+        """
+        vote = Approval() if vote is None else vote
+        if type(vote) not in (Approval, Closeness, Prototype):
+            raise PrivacyError("a vote on records must be one of approval, closeness and prototype")
+        self.__check_pools(pools, batches)
+        sizes = {label: (batches, len(pool)) for label, pool in pools.items()}
+        influence = Influence(vote.step, vote.monotone, len(pools))
+
+        def scores(selector: Selector) -> dict[str, NDArray[np.int64]]:
+            return self.__record_scores(pools, kernel, vote, batches, selector)
+
+        asked = _Round(selection, repr(vote), context, influence, sizes, kernel.remote)
+        return self.__settle(asked, mechanism, scores)
+
+    def choose(self, vote: SetVote, *, mechanism: Mechanism, selection: str, context: str = "") -> Selection:
+        """One of several sets (guides, candidate releases), chosen by the votes of all rows at once."""
+        if type(vote) not in (Predictive, Coverage):
+            raise PrivacyError("a vote on sets must be one of predictive and coverage")
+        if vote.options < 1 or vote.step < 1:
+            raise ConfigError("a choice needs at least one option, and a judge at least one view")
+
+        def scores(selector: Selector) -> dict[str, NDArray[np.int64]]:
+            return {"": self.__set_scores(vote, selector)[np.newaxis]}
+
+        sizes = {"": (1, vote.options)}
+        asked = _Round(selection, repr(vote), context, Influence(vote.step), sizes, vote.remote)
+        return self.__settle(asked, mechanism, scores)
+
+    def __settle(self, asked: _Round, mechanism: Mechanism, scores: Tallies) -> Selection:
+        """Stored? Then that. Else: pay, and only then look, draw, store, return."""
+        if type(mechanism) not in (NoisyMax, SeededMechanism):
+            raise PrivacyError("a mechanism must be NoisyMax, or SeededMechanism in tests")
+        selector = mechanism.calibrate(asked.influence, key=asked.selection)
+        request = asked.digest(mechanism)
+        stored = self.__account.stored(asked.selection)
+        if stored is not None:
+            return _replay(stored, request, asked.selection, selector)
+        if selector.reads_rows:
+            self.__check_remote(asked.remote)
+        receipt = self.__account.charge(self.__price(asked.selection, selector))
+        winners = sealed(lambda: _draw(selector, asked.sizes, scores), "a kernel, encoder or judge")
+        self.__account.store(receipt, {"request": request, "winners": {k: list(v) for k, v in winners.items()}})
+        return Selection(winners, selector.guarantee, selector.name, selector.private)
+
+    def __price(self, selection: str, selector: Selector) -> Charge:
+        cost = selector.guarantee
+        # The exponential mechanism is also ε²/8-zCDP, which composes better; permute-and-flip is not.
+        bounded = selector.name == "exponential"
+        events: tuple[Event | None, Event | None] = (None, None)
+        if bounded:
+            events = (BoundedRange(cost.add_remove), BoundedRange(cost.replace_one))
+        return Charge(
+            run=self.__account.run,
+            selection=selection,
+            mechanism=selector.name,
+            epsilon_add_remove=cost.add_remove,
+            epsilon_replace_one=cost.replace_one,
+            unit=self.unit,
+            note="" if selector.private else "not private",
+            event_add_remove=events[0],
+            event_replace_one=events[1],
+        )
+
+    # -- what sees rows; called under a seal ---------------------------------------------------------------------
+
+    def __record_scores(
+        self, pools: Mapping[str, PoolKernel], kernel: Kernel, vote: RecordVote, batches: int, selector: Selector
+    ) -> dict[str, NDArray[np.int64]]:
+        rows = one_row_each(self.__units, selector.below)
+        batch = assign(len(rows), batches, selector.below)
+        represented = self.__represent(kernel)
+        classes = self.__schema.labels
+        scores = {}
+        for label, pool in pools.items():
+            # A row votes in one pool at most: that of its class, or the only one where there are no classes.
+            mine = np.array([not classes or self.__labels[row] == label for row in rows], dtype=np.bool_)
+            scores[label] = vote.tally(pool, represented[rows[mine]], batch[mine], batches)
+        return scores
+
+    def __set_scores(self, vote: SetVote, selector: Selector) -> NDArray[np.int64]:
+        rows = one_row_each(self.__units, selector.below)
+        if isinstance(vote, Coverage):
+            return vote.tally(self.__represent(vote.kernel)[rows])
+        return vote.tally([dict(self.__rows[row]) for row in rows])
+
+    def __represent(self, kernel: Kernel) -> Representation:
+        """The rows as the kernel sees them: encoded once, kept in memory, for the kernel used last."""
+        if self.__represented is None or self.__represented[0] is not kernel:
+            self.__represented = (kernel, kernel.represent([dict(row) for row in self.__rows]))
+        return self.__represented[1]
+
+    # -- public checks -------------------------------------------------------------------------------------------
+
+    def __check_pools(self, pools: Mapping[str, PoolKernel], batches: int) -> None:
+        known = set(self.__schema.labels) or {""}
+        if not pools or not known.issuperset(pools):
+            raise ConfigError(
+                "pools must be given per class of the schema (under '' where it has no label)",
+                hint=f"the classes are {', '.join(sorted(known))}" if self.__schema.labels else "",
+            )
+        if batches < 1 or any(len(pool) < 1 for pool in pools.values()):
+            raise ConfigError("a selection needs at least one batch and one candidate in every pool")
+
+    def __check_remote(self, remote: str | None) -> None:
+        if remote is not None and _host(remote) not in self.__allowed:
+            raise PrivacyError(
+                f"the encoder would send private text to {_host(remote)}",
+                hint=f"use an encoder in this process, or set 'allow_private_text_to: {_host(remote)}'",
+            )
+
+    # -- no copies -----------------------------------------------------------------------------------------------
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise PrivacyError("a private table cannot be pickled or copied")
+
+    def __copy__(self) -> NoReturn:
+        raise PrivacyError("a private table cannot be copied")
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        raise PrivacyError("a private table cannot be copied")
+
+    def __getstate__(self) -> NoReturn:
+        raise PrivacyError("a private table has no state to show")
+
+    def __init_subclass__(cls) -> None:
+        raise PrivacyError("a private table cannot be extended")
+
+
+def _draw(selector: Selector, sizes: Mapping[str, tuple[int, int]], scores: Tallies) -> dict[str, tuple[int, ...]]:
+    """One option per pool and batch. Without a look at any row where the selector needs none."""
+    if selector.reads_rows:
+        tallies = scores(selector)
+    else:
+        tallies = {label: np.zeros(shape, dtype=np.int64) for label, shape in sizes.items()}
+    return {label: tuple(selector.draw(batch) for batch in tallies[label]) for label in sizes}
+
+
+def _replay(stored: Mapping[str, Any], request: str, selection: str, selector: Selector) -> Selection:
+    if stored.get("request") != request:
+        raise PrivacyError(
+            f"selection '{selection}' was drawn earlier for other pools or with other settings",
+            hint="go on with what it was drawn for, or give the new selection a new name: it is charged anew",
+        )
+    winners = {label: tuple(int(i) for i in indices) for label, indices in stored["winners"].items()}
+    return Selection(winners, selector.guarantee, selector.name, selector.private, replayed=True)
+
+
+def _host(address: str) -> str:
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    return (parts.hostname or "") + (f":{parts.port}" if parts.port else "")
