@@ -30,7 +30,12 @@ from selpe.errors import ConfigError
 
 Relation: TypeAlias = Literal["add-remove", "replace-one"]
 _SAFE = 1 + 1e-9  # floating-point noise of the searches, by which results are rounded up
-_ORDERS = (*(1 + x / 10 for x in range(1, 100)), *range(11, 64), *range(64, 512, 8), *range(512, 4097, 256))
+_ORDERS: tuple[float, ...] = (
+    *(1 + x / 10 for x in range(1, 100)),
+    *range(11, 64),
+    *range(64, 512, 8),
+    *range(512, 4097, 256),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +195,7 @@ def filter_order(epsilon: float, delta: float) -> float:
 
     A ledger whose later charges may depend on earlier results needs a *filter*. With one order, fixed when the
     cap is set, summing Rényi divergences is one (Feldman and Zrnic 2021); with the best order in hindsight it
-    need not be, and privacy loss distributions are not.
+    need not be, and for privacy loss distributions no such proof is known to us.
     """
 
     def room(order: float) -> float:

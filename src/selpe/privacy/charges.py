@@ -189,7 +189,7 @@ class Budget:
         raise BudgetError(
             f"the next selection would cost {what}, but only {room}. Nothing was read or spent",
             where=dataset,
-            hint=f"ask for less, or see `selpe budget show {shlex.quote(dataset)}`; `selpe budget set` can raise the cap",
+            hint=f"ask for less, or see `selpe budget show {shlex.quote(dataset)}` and `selpe budget set --raise`",
         )
 
 

@@ -73,8 +73,9 @@ def canonical(value: Any) -> str:
 class Journal:
     """One sealed file in a folder of its own."""
 
-    def __init__(self, folder: Path, key: Key | None, *, disk: Disk | None = None) -> None:
+    def __init__(self, folder: Path, name: str, key: Key | None, *, disk: Disk | None = None) -> None:
         self.folder = folder
+        self.name = name
         self.path = folder / "ledger.jsonl"
         self.head_path = folder / "head.json"
         self.key = key
@@ -95,6 +96,13 @@ class Journal:
         except OSError as error:
             raise LedgerError("the ledger cannot be read", where=str(self.path)) from error
         reading = self._parse(raw)
+        first = reading.entries[0] if reading.entries else None
+        if first and (first.kind != "open" or first.data.get("dataset") != self.name):
+            raise LedgerError(
+                "this file is the ledger of another data set",
+                where=str(self.path),
+                hint="a ledger was copied or renamed; put it back under its own name",
+            )
         self._check_head(head, reading)
         return reading
 
@@ -106,8 +114,11 @@ class Journal:
             reading = self.read()
             key = self._sealing_key(reading, resealing=resealing)
             writer = Writer(self, self._disk, key, reading)
-            if reading.torn:
-                writer.mend()
+            mended = writer.cut_torn_end()
+            if not writer.entries:
+                writer.append("open", {"dataset": self.name})
+            if mended:
+                writer.append("repair", mended)
             yield writer
 
     def _make_folder(self) -> None:
@@ -221,7 +232,7 @@ class Writer:
         self.key = key
         self._size = reading.size
         self._last = reading.last_sum
-        self.torn = reading.torn
+        self._torn = reading.torn
         self.entries = list(reading.entries)
 
     def append(self, kind: str, data: Mapping[str, Any]) -> Entry:
@@ -240,12 +251,17 @@ class Writer:
         self._last = total
         return entry
 
-    def mend(self) -> None:
-        """Moves a torn end into a side file and notes it. A torn line was never acknowledged, so never used."""
-        digest = hashlib.sha256(self.torn).hexdigest()
+    def cut_torn_end(self) -> dict[str, Any] | None:
+        """Moves a torn end into a side file; returns the note to make of it, or None where there was none.
+
+        A torn line was never acknowledged, so nobody has acted on it, and cutting it understates nothing.
+        """
+        if not self._torn:
+            return None
+        digest = hashlib.sha256(self._torn).hexdigest()
         aside = self._journal.folder / f"torn-{len(self.entries) + 1}-{digest[:8]}"
         try:
-            self._disk.overwrite(aside, self.torn)
+            self._disk.overwrite(aside, self._torn)
             self._disk.truncate(self._journal.path, self._size)
         except OSError as error:
             raise LedgerError(
@@ -253,8 +269,9 @@ class Writer:
                 where=str(self._journal.path),
                 hint="make room on the disk, or make the folder writable",
             ) from error
-        self.append("repair", {"bytes": len(self.torn), "sha256": digest, "kept": aside.name})
-        self.torn = b""
+        note = {"bytes": len(self._torn), "sha256": digest, "kept": aside.name}
+        self._torn = b""
+        return note
 
     def _write(self, raw: bytes, seq: int, total: str) -> None:
         journal, disk = self._journal, self._disk

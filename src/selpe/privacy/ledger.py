@@ -11,6 +11,7 @@ import os
 import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ class Ledger:
         self.dataset = _checked_name(dataset)
         self.root = root
         self._disk = disk
-        self._journal = Journal(root / _folder_name(self.dataset), find_key(), disk=disk)
+        self._folder = root / quote(self.dataset, safe="")
+        self._take_key(find_key())
 
     @classmethod
     def open(cls, dataset: str, *, root: Path | None = None) -> Ledger:
@@ -69,9 +71,7 @@ class Ledger:
         """The whole file, checked, with what could not be checked and what a crash left behind."""
         if self._journal.key is None:
             self._take_key(find_key())
-        reading = self._journal.read()
-        self._check_owner(reading.entries)
-        return reading
+        return self._journal.read()
 
     def entries(self) -> list[Entry]:
         """Every entry ever made, in order."""
@@ -178,7 +178,6 @@ class Ledger:
             raise ConfigError("resealing a ledger needs a reason, which is recorded")
         self._take_key(make_key())
         with self._journal.writing(resealing=True) as writer:
-            self._check_owner(writer.entries)
             writer.append("reseal", {"reason": reason.strip()})
 
     def recognise(self, table: Fingerprint, *, insist: bool = False) -> float | None:
@@ -204,23 +203,14 @@ class Ledger:
 
     # -- inside ---------------------------------------------------------------------------------------------
 
-    def _writing(self) -> _Opened:
+    def _writing(self) -> AbstractContextManager[Writer]:
         if self._journal.key is None:
             # A ledger that exists has a key somewhere; making a new one would only hide that it is missing.
             self._take_key(find_key() if self.exists else make_key())
-        return _Opened(self)
+        return self._journal.writing()
 
     def _take_key(self, key: Key | None) -> None:
-        self._journal = Journal(self._journal.folder, key, disk=self._disk)
-
-    def _check_owner(self, entries: Iterable[Entry]) -> None:
-        first = next(iter(entries), None)
-        if first is not None and (first.kind != "open" or first.data.get("dataset") != self.dataset):
-            raise LedgerError(
-                "this file is the ledger of another data set",
-                where=str(self.path),
-                hint="a ledger was copied or renamed; put it back under its own name",
-            )
+        self._journal = Journal(self._folder, self.dataset, key, disk=self._disk)
 
     def _same_rows_elsewhere(self, table: Fingerprint) -> dict[str, set[str]]:
         """The other data sets that hold these rows, each with the names its owner has agreed to share them with."""
@@ -230,28 +220,6 @@ class Ledger:
             if any(t.key == table.key and t.overlap(table) >= SAME_ROWS for t in _tables(entries)):
                 found[name] = _agreed(entries)
         return found
-
-
-class _Opened:
-    """The journal's writing context, with the opening line made first where the ledger is new."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._context = ledger._journal.writing()
-
-    def __enter__(self) -> Writer:
-        writer = self._context.__enter__()
-        try:
-            self._ledger._check_owner(writer.entries)
-            if not writer.entries:
-                writer.append("open", {"dataset": self._ledger.dataset})
-        except BaseException as error:
-            self._context.__exit__(type(error), error, error.__traceback__)
-            raise
-        return writer
-
-    def __exit__(self, *error: Any) -> None:
-        self._context.__exit__(*error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +320,3 @@ def _checked_name(dataset: str) -> str:
             "and must start with a letter or digit"
         )
     return name
-
-
-def _folder_name(dataset: str) -> str:
-    return quote(dataset, safe="")
