@@ -1,0 +1,335 @@
+"""Two-stage generation (Sec. 4.1): a free-form context first, then a record that realises it under the grammar.
+
+Proposals come in, candidates come out, in the order of the proposals whatever order the model finishes in. What is
+invalid, cut short, against a rule or a duplicate is tried again with a fresh seed, within a counted budget; what is
+given up is counted by reason. Only public things enter a prompt: schema, guide, and synthetic exemplars.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from selpe.errors import ModelError
+from selpe.guides import Guide
+from selpe.llm.base import Answer, ChatModel, Message, Request
+from selpe.realise import constraint, parse, written
+from selpe.schema import BooleanField, CategoryField, Record, Schema, Value
+
+CONTEXT_TOKENS = 160
+ORDERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One candidate to generate: its class, the guide, and the exemplars of the round before."""
+
+    guide: Guide
+    seed: int
+    label: str | None = None
+    positives: tuple[Record, ...] = ()
+    negatives: tuple[Record, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A valid record, with the raw text it came from and how it came about."""
+
+    record: Record
+    raw: str
+    proposal: Proposal
+    context: str = ""
+    attempts: int = 1
+
+
+@dataclass(slots=True)
+class Effort:
+    """What a generation took: answers, retries and what was given up, by reason."""
+
+    answers: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    retries: Counter[str] = field(default_factory=Counter)
+    given_up: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The outcome: a candidate per proposal, or None where all attempts failed, and the effort."""
+
+    candidates: tuple[Candidate | None, ...]
+    effort: Effort
+
+
+Watcher = Callable[[Answer], None]
+
+
+class Generator:
+    """Writes records of a schema with a language model.
+
+    `stages=1` leaves the context out (the ablation 'without schema-aware generation'): the record is asked for at
+    once. `temperature` heats stage I, `record_temperature` stage II; the guide's own heat multiplies both.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        schema: Schema,
+        *,
+        stages: int = 2,
+        temperature: float = 1.2,
+        record_temperature: float = 0.7,
+        min_p: float = 0.05,
+        attempts: int = 6,
+        constrained: bool = True,
+        cancel: threading.Event | None = None,
+    ) -> None:
+        self._model = model
+        self._schema = schema
+        self._stages = stages
+        self._temperature = temperature
+        self._record_temperature = record_temperature
+        self._min_p = min_p
+        self._attempts = attempts
+        self._constrained = constrained
+        self._cancel = cancel
+        self._prompts = Environment(
+            loader=PackageLoader("selpe", "prompts"),
+            undefined=StrictUndefined,
+            keep_trailing_newline=False,
+            autoescape=False,
+        )  # prompts are text for a model, not HTML; records are rendered as data, never as templates
+
+    def generate(
+        self, proposals: Sequence[Proposal], *, taken: Iterable[Record] = (), watch: Watcher | None = None
+    ) -> Generation:
+        """A candidate for each proposal, all distinct and unlike the records in `taken`.
+
+        Waves: every open proposal is asked for once, then judged in order. Judging in order, and not as answers
+        arrive, makes the pool the same whatever the model's timing.
+        """
+        effort = Effort()
+        seen = {self._schema.dumps(record) for record in taken}
+        found: list[Candidate | None] = [None] * len(proposals)
+        open_, last = list(range(len(proposals))), dict.fromkeys(range(len(proposals)), "unanswered")
+        for attempt in range(self._attempts):
+            if not open_:
+                break
+            texts = self._wave({number: proposals[number] for number in open_}, attempt, effort, watch)
+            still = []
+            for number in open_:
+                context, answer = texts.get(number, ("", None))
+                outcome = self._judge(proposals[number], context, answer, attempt, seen)
+                if isinstance(outcome, Candidate):
+                    found[number] = outcome
+                else:
+                    last[number] = outcome
+                    effort.retries[outcome] += 1
+                    still.append(number)
+            open_ = still
+            if self._cancel is not None and self._cancel.is_set():
+                break
+        effort.given_up.update(last[number] for number in open_)
+        effort.retries -= effort.given_up
+        return Generation(tuple(found), effort)
+
+    # -- one wave ------------------------------------------------------------------------------------------------
+
+    def _wave(
+        self, proposals: dict[int, Proposal], attempt: int, effort: Effort, watch: Watcher | None
+    ) -> dict[int, tuple[str, Answer]]:
+        """Both stages for some proposals; stage II of one overlaps with stage I of another."""
+        contexts: dict[int, str] = {}
+        answers: dict[int, tuple[str, Answer]] = {}
+
+        def follow(answer: Answer) -> Iterable[Request]:
+            stage, number = answer.request.key.split(":")
+            if stage != "I" or answer.finish not in ("stop", "length"):
+                return ()
+            contexts[int(number)] = " ".join(answer.text.split())
+            return (self._second(proposals[int(number)], contexts[int(number)], int(number), attempt),)
+
+        first = self._first if self._stages == 2 else self._only
+        requests = (first(proposal, number, attempt) for number, proposal in proposals.items())
+        for answer in self._model.generate(requests, follow=follow if self._stages == 2 else None, cancel=self._cancel):
+            stage, number = answer.request.key.split(":")
+            effort.answers += 1
+            effort.prompt_tokens += answer.prompt_tokens
+            effort.completion_tokens += answer.completion_tokens
+            if answer.error is not None and not answer.error.retryable:
+                raise answer.error
+            if stage == "II" or answer.finish not in ("stop", "length"):
+                answers[int(number)] = (contexts.get(int(number), ""), answer)
+            if watch is not None:
+                watch(answer)
+        return answers
+
+    def _judge(
+        self, proposal: Proposal, context: str, answer: Answer | None, attempt: int, seen: set[str]
+    ) -> Candidate | str:
+        """The candidate that an answer holds, or the reason why it holds none."""
+        if answer is None or answer.finish == "cancelled":
+            return "unanswered"
+        if answer.finish == "error":
+            return "model error"
+        record = parse(self._schema, answer.text, proposal.guide.form)
+        if record is None:
+            return "truncated" if answer.finish == "length" else "not a record"
+        record = (
+            {name: record.get(name) for name in self._schema.names}
+            if not set(record) - set(self._schema.names)
+            else record
+        )
+        if violations := self._schema.check(record):
+            return "rule" if all(violation.level == "rule" for violation in violations) else "invalid"
+        if proposal.label is not None and self._schema.label_of(record) != proposal.label:
+            return "wrong class"
+        text = self._schema.dumps(record)
+        if text in seen:
+            return "duplicate"
+        seen.add(text)
+        raw = answer.text if proposal.guide.form == "json" else text
+        return Candidate(record, raw, proposal, context, attempt + 1)
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def _first(self, proposal: Proposal, number: int, attempt: int) -> Request:
+        """Stage I: the latent context t."""
+        seed = _seed(proposal.seed, attempt, 1)
+        fixed = self._fixed(proposal, attempt)
+        stop = ("\n\n", "\n") if proposal.guide.family == "document" else ()
+        return self._request(
+            "context", proposal, fixed, "", seed,
+            max_tokens=self._context_tokens, temperature=self._temperature * proposal.guide.heat, stop=stop,
+            key=f"I:{number}",
+        )  # fmt: skip
+
+    def _second(self, proposal: Proposal, context: str, number: int, attempt: int) -> Request:
+        """Stage II: the record that realises t under the schema."""
+        return self._record_request(proposal, context, number, attempt, self._record_temperature)
+
+    def _only(self, proposal: Proposal, number: int, attempt: int) -> Request:
+        """The record at once, without a context."""
+        return self._record_request(proposal, "", number, attempt, self._temperature)
+
+    def _record_request(
+        self, proposal: Proposal, context: str, number: int, attempt: int, temperature: float
+    ) -> Request:
+        fixed = self._fixed(proposal, attempt)
+        limits: dict[str, Any] = constraint(self._schema, fixed, proposal.guide.form) if self._constrained else {}
+        return self._request(
+            "record", proposal, fixed, context, _seed(proposal.seed, attempt, 2),
+            max_tokens=self._record_tokens, temperature=temperature * proposal.guide.heat, key=f"II:{number}", **limits,
+        )  # fmt: skip
+
+    def _request(
+        self, part: str, proposal: Proposal, fixed: dict[str, Value], context: str, seed: int, **settings: Any
+    ) -> Request:
+        guide = proposal.guide
+        text = self._prompts.get_template(f"{guide.family}_{part}.j2").render(
+            description=self._schema.description or self._schema.name,
+            fields=self._schema.fields,
+            rules=[rule.text for rule in self._schema.rules],
+            guide=guide.text,
+            shown=self._shown(proposal, part),
+            negatives=proposal.negatives,
+            context=context,
+            staged=self._stages == 2,
+            opening=self._opening(fixed),
+            ask=self._ask(fixed),
+            form="one JSON object" if guide.form == "json" else "'field: value' lines",
+            heading=lambda record: self._opening(self._class_of(record)),
+            notes=lambda record: self._schema.linearise(record, without=tuple(self._class_of(record))),
+            sentence=self._schema.linearise,
+            realised=lambda record: written(self._schema, record, guide.form),
+        )
+        common: dict[str, Any] = {"seed": seed, "min_p": self._min_p, **settings}
+        if guide.family == "chat":
+            return Request(messages=(Message("user", text.strip()),), **common)
+        return Request(prompt=text.strip() + ("\n" if part == "record" else " "), **common)
+
+    # -- what a prompt shows -------------------------------------------------------------------------------------
+
+    def _shown(self, proposal: Proposal, part: str) -> list[Record]:
+        """The schema's own examples as far as the guide wants them, then positive exemplars.
+
+        There are only a few orders per class, so that many requests share a prefix and the engine reads it once.
+        """
+        chance = random.Random(f"{proposal.label}:{proposal.seed % ORDERS}")
+        own = [record for record in self._schema.examples if self._schema.label_of(record) == proposal.label]
+        other = [record for record in self._schema.examples if self._schema.label_of(record) != proposal.label]
+        chance.shuffle(own)
+        chance.shuffle(other)
+        pool = own + other if proposal.guide.contrast_classes or not own else own
+        room = max(0, proposal.guide.shots - len(proposal.positives))
+        examples = pool[:room]
+        chance.shuffle(examples)
+        # What stands last steers a small model most: exemplars that won a private vote stand there.
+        shown = [*examples, *proposal.positives]
+        # Stage II only needs to see the form; the content comes from the context.
+        return shown[-2:] if part == "record" and self._stages == 2 else shown
+
+    def _class_of(self, record: Record) -> dict[str, Value]:
+        return {} if self._schema.label is None else {self._schema.label: record.get(self._schema.label)}
+
+    def _fixed(self, proposal: Proposal, attempt: int) -> dict[str, Value]:
+        """The class, and as many seeded values as the guide asks for: public randomness over the schema's domain."""
+        fixed: dict[str, Value] = {}
+        if proposal.label is not None and self._schema.label is not None:
+            fixed[self._schema.label] = self._schema.label_value(proposal.label)
+        chance = random.Random(_seed(proposal.seed, attempt, 3))
+        seedable = [
+            one for one in self._schema.fields
+            if one.name != self._schema.label and isinstance(one, (CategoryField, BooleanField))
+        ]  # fmt: skip
+        for one in chance.sample(seedable, min(proposal.guide.hints, len(seedable))):
+            fixed[one.name] = chance.choice(one.values) if isinstance(one, CategoryField) else chance.random() < 0.5
+        return {name: fixed[name] for name in self._schema.names if name in fixed}
+
+    def _opening(self, values: dict[str, Value]) -> str:
+        parts = [self._named(name, value) for name, value in values.items()]
+        return (", ".join(parts) + ":") if parts else "Entry:"
+
+    def _ask(self, fixed: dict[str, Value]) -> str:
+        if not fixed:
+            return ""
+        return "It must have " + " and ".join(self._named(name, value) for name, value in fixed.items()) + "."
+
+    def _named(self, name: str, value: Value) -> str:
+        one = self._schema.field(name)
+        said = one.descriptions.get(str(value), "") if isinstance(one, CategoryField) else ""
+        return f"{one.title} {one.text_of(value)}" + (f" ({said})" if said and said != value else "")
+
+    # -- sizes ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _context_tokens(self) -> int:
+        return CONTEXT_TOKENS
+
+    @cached_property
+    def _record_tokens(self) -> int:
+        """Room for the longest record that the schema allows, within reason."""
+        letters = sum(len(one.name) + 8 + getattr(one, "max_length", 24) for one in self._schema.fields)
+        return min(1200, 40 + letters // 2)
+
+
+def _seed(seed: int, attempt: int, stage: int) -> int:
+    """A seed of its own for every attempt and stage, the same in every process."""
+    digest = hashlib.sha256(f"{seed}:{attempt}:{stage}".encode()).digest()
+    return int.from_bytes(digest[:7], "big")
+
+
+def without_exemplars(proposal: Proposal) -> Proposal:
+    """The same proposal from the prior alone: what `explore` asks for."""
+    return replace(proposal, positives=(), negatives=())
+
+
+__all__ = ["Candidate", "Effort", "Generation", "Generator", "ModelError", "Proposal", "without_exemplars"]
