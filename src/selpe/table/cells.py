@@ -91,8 +91,10 @@ def expected(field: Field) -> str:
         return "one of the values that the schema lists"
     if field.confirmed or field.kind == "boolean":
         return field.expected
+    if field.kind == "text":
+        return "text within the schema's lengths"
     article = "an" if field.kind == "integer" else "a"
-    return "text" if field.kind == "text" else f"{article} {field.kind}"
+    return f"{article} {field.kind} within the schema's bounds"
 
 
 def is_missing(field: Field, cell: object) -> bool:

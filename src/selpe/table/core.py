@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal, TypeVar
 
@@ -27,20 +27,23 @@ class BrokenRow:
     expected: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Table:
-    """Raw cells by column. Its text form shows names and sizes, never a cell."""
+    """Raw cells by column. Its text form shows sizes alone: without a header, even the names are a private row."""
 
     columns: tuple[str, ...]
-    data: tuple[Sequence[object], ...] = field(repr=False)
-    rows: Sequence[int] = field(repr=False)
+    data: tuple[Sequence[object], ...]
+    rows: Sequence[int]
     source: str = "table"
     counting: Counting = "record"
-    broken: tuple[BrokenRow, ...] = field(default=(), repr=False)
+    broken: tuple[BrokenRow, ...] = ()
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"Table({self.source!r}, {len(self.columns)} columns, {len(self.rows)} rows)"
 
     def positions(self, name: str) -> tuple[int, ...]:
         """Where columns of this name stand (0-based); more than one when the name is repeated."""

@@ -11,7 +11,7 @@ from itertools import repeat
 
 from selpe.errors import DataError
 from selpe.schema import Record, Schema
-from selpe.table.cells import Conventions, Outcome, reader_of
+from selpe.table.cells import MISSING, Conventions, Outcome, cell_text, reader_of
 from selpe.table.core import COUNTED, Table, listed
 from selpe.table.numerals import DecimalMark
 
@@ -53,11 +53,14 @@ def to_records(
     *,
     skip_bad_rows: bool = False,
     blank_bad_cells: bool = False,
+    unit: str | None = None,
     day_first: bool | None = None,
     decimal: DecimalMark | None = None,
 ) -> list[Record]:
     """The records of a table, in order. Raises one DataError that lists all problems, unless bad rows are skipped."""
-    reading = parse_records(table, schema, blank_bad_cells=blank_bad_cells, day_first=day_first, decimal=decimal)
+    reading = parse_records(
+        table, schema, blank_bad_cells=blank_bad_cells, unit=unit, day_first=day_first, decimal=decimal
+    )
     if reading.problems and not skip_bad_rows:
         raise problem_report(table, reading.problems)
     if not reading.records:
@@ -70,14 +73,16 @@ def parse_records(
     schema: Schema,
     *,
     blank_bad_cells: bool = False,
+    unit: str | None = None,
     day_first: bool | None = None,
     decimal: DecimalMark | None = None,
 ) -> Reading:
     """Everything a table says under a schema. Raises only where columns are missing or repeated.
 
-    With `blank_bad_cells`, a cell that does not fit becomes missing where its field is optional.
+    With `blank_bad_cells`, a cell that does not fit becomes missing where its field is optional. `unit` names the
+    column that says whose record it is; its text is kept in each record, beside the schema's fields.
     """
-    columns, notes = _columns(table, schema)
+    columns, notes = _columns(table, schema, unit)
     tally = _Tally(table, blank_bad_cells)
     cells: dict[str, Sequence[Outcome]] = {}
     for entry in schema.fields:
@@ -85,6 +90,8 @@ def parse_records(
         column = columns.get(entry.name)
         raw = repeat(None, len(table)) if column is None else table.data[column]
         cells[entry.name] = tally.judged(entry.name, entry.optional, raw, read)
+    if unit is not None and unit not in schema.names:
+        cells[unit] = tally.judged(unit, False, table.column(unit), _whose)
     for row in table.broken:
         tally.add("", row.expected, row.row)
     records, kept = _assemble(table, schema, cells, tally)
@@ -174,7 +181,7 @@ def _assemble(
     return records, kept
 
 
-def _columns(table: Table, schema: Schema) -> tuple[dict[str, int], list[str]]:
+def _columns(table: Table, schema: Schema, unit: str | None) -> tuple[dict[str, int], list[str]]:
     """Which column holds which field, and what to say about the rest."""
     found: dict[str, int] = {}
     folded = [_folded(name) for name in table.columns]
@@ -191,7 +198,8 @@ def _columns(table: Table, schema: Schema) -> tuple[dict[str, int], list[str]]:
         if places:
             found[name] = places[0]
     _require(table, schema, found)
-    return found, _column_notes(table, schema, found)
+    used = {*found.values(), *table.positions(unit or "")}
+    return found, _column_notes(table, [name for name in schema.names if name not in found], used)
 
 
 def _require(table: Table, schema: Schema, found: Mapping[str, int]) -> None:
@@ -209,16 +217,21 @@ def _require(table: Table, schema: Schema, found: Mapping[str, int]) -> None:
     raise DataError(f"the table has {what}", where=table.source, hint=hint)
 
 
-def _column_notes(table: Table, schema: Schema, found: Mapping[str, int]) -> list[str]:
+def _column_notes(table: Table, absent: Sequence[str], used: set[int]) -> list[str]:
     notes = []
-    absent = [name for name in schema.names if name not in found]
     if absent:
         notes.append(f"no column for the optional fields {', '.join(absent)}: read as missing")
-    extra = [place for place in range(len(table.columns)) if place not in set(found.values())]
+    extra = [place for place in range(len(table.columns)) if place not in used]
     if extra:
         places = listed([place + 1 for place in extra])
         notes.append(f"{len(extra)} columns that the schema does not name are not read (columns {places})")
     return notes
+
+
+def _whose(cell: object) -> Outcome:
+    text = "" if cell is None else cell_text(cell)
+    missing = text.casefold() in MISSING
+    return Outcome(problem="must not be missing: it says whose record it is") if missing else Outcome(text)
 
 
 def _folded(name: str) -> str:

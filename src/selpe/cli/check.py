@@ -1,0 +1,226 @@
+"""`selpe check`: settings, schema, data, model and disk, each with a tick or with what to do. Never shows a value."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from selpe.cli.console import emit, json_mode, out
+from selpe.errors import ConfigError, ExitCode, SelPEError
+
+if TYPE_CHECKING:
+    from selpe.config import RunConfig
+    from selpe.schema import Schema
+    from selpe.table import Problem, Reading
+
+State = Literal["ok", "note", "wrong"]
+_MARKS = {"ok": "[green]✓[/]", "note": "[yellow]•[/]", "wrong": "[red]✗[/]"}
+_ENOUGH_DISK = 2 * 10**9  # bytes: work files of a run, and a model's prepared weights
+_FEW_ROWS = 20
+_MOST_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the checklist, with lines below it where there is more to say."""
+
+    what: str
+    state: State
+    said: str
+    hint: str = ""
+    lines: tuple[str, ...] = ()
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `selpe check`."""
+    app.command("check")(check)
+
+
+def check(
+    config: Annotated[Path | None, typer.Argument(help="The settings; default: selpe.yaml in this folder.")] = None,
+    *,
+    schema: Annotated[Path | None, typer.Option(help="A schema to check, instead of the settings'.")] = None,
+    data: Annotated[str | None, typer.Option(help="A table to check, instead of the settings'.")] = None,
+    sheet: Annotated[str | None, typer.Option(help="The sheet of a workbook, by name or counted from 1.")] = None,
+    encoding: Annotated[str | None, typer.Option(help="The text encoding, when it is not found by itself.")] = None,
+) -> None:
+    """Check settings, schema, data, model and disk; say what is open and what to do about it."""
+    findings: list[Finding] = []
+    settings = _settings(config, schema is None or data is None, findings)
+    loaded = _schema(schema or (Path(settings.data_schema) if settings else None), findings)
+    source = data or (settings.data if settings else None)
+    if source is not None:
+        query = settings.query if settings and data is None else None
+        chosen = sheet or (settings.sheet if settings and data is None else None)
+        unit = settings.unit if settings else None
+        _data(source, loaded, findings, {"query": query, "sheet": chosen, "encoding": encoding}, unit)
+    if settings is not None:
+        _model(settings.llm, findings)
+        _disk(Path(settings.out), findings)
+    _render(findings)
+    if any(finding.state == "wrong" for finding in findings):
+        sys.exit(ExitCode.BAD_INPUT)
+
+
+def _settings(path: Path | None, needed: bool, findings: list[Finding]) -> RunConfig | None:
+    from selpe.config import load_config
+
+    path = path or Path("selpe.yaml")
+    if not needed and not path.exists():
+        return None
+    if needed and not path.exists():
+        raise ConfigError(
+            "there is no such file",
+            where=str(path),
+            hint="`selpe init data.csv` writes one; or check two files with --schema and --data.",
+        )
+    try:
+        settings = load_config(path)
+    except SelPEError as error:
+        findings.append(_failed("settings", error))
+        return None
+    findings.append(Finding("settings", "ok", f"{path.name}: data set '{settings.dataset}', ε = {settings.epsilon:g}"))
+    return settings
+
+
+def _schema(path: Path | None, findings: list[Finding]) -> Schema | None:
+    from selpe.schema import Schema
+
+    if path is None:
+        return None
+    try:
+        schema = Schema.load(path)
+    except SelPEError as error:
+        findings.append(_failed("schema", error))
+        return None
+    said = f"{path.name}: {len(schema.fields)} fields, {len(schema.rules)} rules, "
+    said += f"label '{schema.label}'" if schema.label else "no label"
+    findings.append(Finding("schema", "ok", said))
+    open_fields = schema.unconfirmed
+    if open_fields:
+        findings.append(
+            Finding(
+                "confirmed",
+                "wrong",
+                f"{len(open_fields)} fields are drafts: {', '.join(open_fields)}",
+                "Make each one's bounds and values public knowledge, then delete its line 'confirmed: false'.",
+            )
+        )
+    else:
+        findings.append(Finding("confirmed", "ok", "every field is confirmed as public"))
+    bare = [field.name for field in schema.fields if not field.description]
+    if bare:
+        hint = "Describe each in a sentence: the model knows the fields by their descriptions."
+        findings.append(Finding("described", "note", f"no description: {', '.join(bare)}", hint))
+    return schema
+
+
+def _data(
+    source: str, schema: Schema | None, findings: list[Finding], options: dict[str, str | None], unit: str | None
+) -> None:
+    from selpe.table import parse_records, read_table
+    from selpe.table.core import COUNTED
+
+    try:
+        table = read_table(source, query=options["query"], sheet=options["sheet"], encoding=options["encoding"])
+        reading = None if schema is None else parse_records(table, schema, unit=unit)
+    except SelPEError as error:
+        findings.append(_failed("data", error))
+        return
+    total = len(table) + len(table.broken)
+    if reading is None:
+        findings.append(Finding("data", "note", f"{table.source}: {total:,} rows read, but there is no schema to fit"))
+        return
+    if reading.problems:
+        said = f"{table.source}: {reading.dropped:,} of {total:,} rows do not fit the schema"
+        hint = f"Correct the rows or the schema ({COUNTED[table.counting]})."
+        findings.append(Finding("data", "wrong", said, hint, _lines(reading.problems)))
+    else:
+        findings.append(Finding("data", "ok", f"{table.source}: all {total:,} rows fit the schema"))
+    findings.extend(_remarks(reading))
+
+
+def _lines(problems: tuple[Problem, ...]) -> tuple[str, ...]:
+    shown = tuple(problem.message for problem in problems[:_MOST_LINES])
+    more = len(problems) - len(shown)
+    return (*shown, f"… and {more} more kinds of problem") if more else shown
+
+
+def _remarks(reading: Reading) -> list[Finding]:
+    remarks = [Finding("reading", "note", note) for note in reading.notes]
+    if len(reading.records) < _FEW_ROWS:
+        hint = "`selpe plan` shows how far so few rows can steer at your ε."
+        remarks.append(Finding("size", "note", f"fewer than {_FEW_ROWS} rows fit the schema", hint))
+    return remarks
+
+
+def _model(llm: str, findings: list[Finding]) -> None:
+    if llm == "fake":
+        findings.append(Finding("model", "note", "the fake model: its records follow the schema and mean nothing"))
+        return
+    if "://" in llm:
+        findings.append(Finding("model", "note", f"a server at {_host(llm)}, not contacted by this check"))
+        return
+    from selpe.llm.models import ModelStore
+
+    try:
+        place = ModelStore().path(llm)
+    except SelPEError:
+        said = f"'{llm}' is not on this machine yet"
+        findings.append(Finding("model", "note", said, f"`selpe models pull {llm}` fetches it; a run does so too."))
+        return
+    findings.append(Finding("model", "ok", f"'{llm}' is here ({place.name})"))
+
+
+def _host(url: str) -> str:
+    """A URL's host alone: what stands before it may be a password, what stands behind it a key."""
+    return url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
+
+
+def _disk(folder: Path, findings: list[Finding]) -> None:
+    there = next((place for place in (folder, *folder.parents) if place.exists()), Path("/"))
+    free = shutil.disk_usage(there).free
+    said = f"{free / 10**9:.1f} GB free for {folder.name}/"
+    if free < _ENOUGH_DISK:
+        hint = f"Free some space, or set 'out' to another disk ({_ENOUGH_DISK // 10**9} GB are wanted)."
+        findings.append(Finding("disk", "wrong", said, hint))
+    else:
+        findings.append(Finding("disk", "ok", said))
+
+
+def _failed(what: str, error: SelPEError) -> Finding:
+    return Finding(what, "wrong", str(error), error.hint)
+
+
+def _render(findings: list[Finding]) -> None:
+    emit(
+        {
+            "ok": all(finding.state != "wrong" for finding in findings),
+            "findings": [
+                {
+                    "what": finding.what,
+                    "state": finding.state,
+                    "said": finding.said,
+                    "hint": finding.hint,
+                    "lines": list(finding.lines),
+                }
+                for finding in findings
+            ],
+        }
+    )
+    if json_mode():
+        return
+    from rich.markup import escape
+
+    console = out()
+    for finding in findings:
+        console.print(f"{_MARKS[finding.state]} {finding.what:<10} {escape(finding.said)}")
+        for line in finding.lines:
+            console.print(f"             {escape(line)}")
+        if finding.hint:
+            console.print(f"             [dim]→ {escape(finding.hint)}[/]")

@@ -1,0 +1,155 @@
+"""`selpe init`: a draft schema.yaml and selpe.yaml from a table, to be reviewed by a person."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from selpe.cli.console import emit, json_mode, out
+from selpe.errors import ConfigError, SelPEError
+
+if TYPE_CHECKING:
+    from selpe.draft import Draft
+
+_SCHEMA, _CONFIG = "schema.yaml", "selpe.yaml"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `selpe init`."""
+    app.command("init")(init)
+
+
+def init(
+    data: Annotated[str, typer.Argument(help="The table: csv, tsv, jsonl, json, parquet, xlsx, or a database URL.")],
+    *,
+    label: Annotated[str | None, typer.Option(help="The column that says a record's class.")] = None,
+    out_folder: Annotated[Path, typer.Option("--out", "-o", help="The folder to write the two files to.")] = Path(),
+    public: Annotated[bool, typer.Option("--public", help="The table is public: nothing needs confirming.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    name: Annotated[str | None, typer.Option(help="What to call the data set; default: the file's name.")] = None,
+    query: Annotated[str | None, typer.Option(help="The SQL query, when the table is in a database.")] = None,
+    sheet: Annotated[str | None, typer.Option(help="The sheet of a workbook, by name or counted from 1.")] = None,
+    encoding: Annotated[str | None, typer.Option(help="The text encoding, when it is not found by itself.")] = None,
+) -> None:
+    """Draft schema.yaml and selpe.yaml from a table, for a person to review."""
+    from selpe.draft import draft_schema
+    from selpe.draft.render import config_text
+    from selpe.table import read_table
+
+    targets = [out_folder / _SCHEMA, out_folder / _CONFIG]
+    _refuse_overwriting(targets, force)
+    table = read_table(data, query=query, sheet=sheet, encoding=encoding)
+    dataset = _dataset(name or _stem(data))
+    draft = draft_schema(table, name=dataset, label=label, public=public)
+    config = config_text(draft, dataset=dataset, data=_location(data, out_folder), query=query, sheet=sheet)
+    _write(targets, [draft.to_yaml(), config])
+    _report(draft, targets)
+
+
+def _refuse_overwriting(targets: list[Path], force: bool) -> None:
+    there = [str(path) for path in targets if path.exists()]
+    if there and not force:
+        raise ConfigError(
+            f"{' and '.join(there)} exist already", hint="Use --force to overwrite, or --out for another folder."
+        )
+
+
+def _stem(data: str) -> str:
+    return data.partition("://")[2].rpartition("/")[2] if "://" in data else Path(data).stem
+
+
+def _dataset(name: str) -> str:
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:80]
+    return slug or "records"
+
+
+def _location(data: str, folder: Path) -> str:
+    """How selpe.yaml refers to the table: relative to itself where that stays near, without passwords."""
+    if "://" in data:
+        return re.sub(r"(://[^:/@]*):[^@]*@", r"\1@", data)
+    path = Path(data).resolve()
+    try:
+        near = Path(os.path.relpath(path, folder.resolve()))
+    except ValueError:  # another drive
+        return path.as_posix()
+    return near.as_posix()
+
+
+def _write(targets: list[Path], texts: list[str]) -> None:
+    problem: SelPEError | None = None
+    try:
+        targets[0].parent.mkdir(parents=True, exist_ok=True)
+        for path, text in zip(targets, texts, strict=True):
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        problem = ConfigError(f"the file cannot be written ({error.strerror})", where=str(targets[0].parent))
+    if problem is not None:
+        raise problem
+
+
+def _report(draft: Draft, targets: list[Path]) -> None:
+    emit(
+        {
+            "schema": str(targets[0]),
+            "config": str(targets[1]),
+            "rows": draft.rows,
+            "columns": [
+                {"name": column.name, "kind": column.kind, "notes": list(column.notes)} for column in draft.columns
+            ],
+            "likely_labels": list(draft.likely_labels),
+            "unit": draft.unit,
+            "unconfirmed": list(draft.schema.unconfirmed),
+            "notes": list(draft.notes),
+        }
+    )
+    if json_mode():
+        return
+    from rich.markup import escape
+
+    console = out()
+    _print_columns(draft)
+    for note in draft.notes:
+        console.print(f"[dim]{escape(note)}[/]")
+    console.print()
+    console.print(f"wrote {escape(str(targets[0]))} and {escape(str(targets[1]))}")
+    for step in _next_steps(draft):
+        console.print(f"  → {escape(step)}")
+
+
+def _print_columns(draft: Draft) -> None:
+    """A grid on a terminal; elsewhere one whole line a column."""
+    from rich.markup import escape
+    from rich.table import Table as Grid
+
+    console = out()
+    if not console.is_terminal:
+        width = max(len(column.name) for column in draft.columns)
+        for column in draft.columns:
+            line = f"{column.name:<{width}}  {column.kind:<10}  {'; '.join(column.notes)}"
+            console.print(escape(line.rstrip()))
+        return
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    for heading in ("column", "drafted as", "noticed"):
+        grid.add_column(heading)
+    for column in draft.columns:
+        style = "" if column.field is not None else "dim"
+        grid.add_row(escape(column.name), column.kind, escape("; ".join(column.notes)), style=style)
+    console.print(grid)
+
+
+def _next_steps(draft: Draft) -> list[str]:
+    steps = []
+    if draft.schema.label is None and draft.likely_labels:
+        steps.append(f"set a label if records have classes; '{draft.likely_labels[0]}' looks like one")
+    if draft.unit is not None:
+        steps.append(
+            f"'{draft.unit}' repeats: selpe.yaml names it as the unit of privacy, so each of them is protected"
+        )
+    if draft.schema.unconfirmed:
+        steps.append("open schema.yaml: make each field's bounds and values public knowledge, and confirm it")
+    steps.append("then run: selpe check")
+    return steps
