@@ -67,8 +67,8 @@ def written_guides(schema: Schema, model: ChatModel, *, count: int, seed: int) -
     label = schema.label_field
     about = f" for each {label.title} ({', '.join(schema.labels)})" if label is not None else ""
     ask = (
-        f"{schema.description or schema.name}\n\nWrite short advice for somebody who makes up realistic records of this "
-        f"kind: what a typical one looks like{about}, which values go together, and how the text is phrased. "
+        f"{schema.description or schema.name}\n\nWrite short advice for somebody who makes up realistic records of "
+        f"this kind: what a typical one looks like{about}, which values go together, and how the text is phrased. "
         "Five sentences at most."
     )
     asked = (

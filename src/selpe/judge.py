@@ -1,0 +1,189 @@
+"""Public models that judge sets of records: how well would a model trained on this set serve one more record?
+
+For every set and view a small classifier is trained on the set alone. Its score for a row is a percentile: how highly
+it ranks the row's own class for the row, among public records of other classes. Two views stand side by side: the
+record as text (embeddings) and the record as fields (binned values). Both are linear, so that dozens of sets are
+judged in seconds and a row is scored by itself, whatever other rows exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+from selpe.encode.base import Encoder
+from selpe.schema import BooleanField, CategoryField, Field, Record, Schema, TextField
+
+BINS = 6
+REFERENCES = 400  # public records per class against which a row is ranked
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A linear classifier of one set in one view, with the public reference scores of each class."""
+
+    weights: NDArray[np.float64]
+    bias: NDArray[np.float64]
+    rank: dict[str, int]
+    references: dict[str, NDArray[np.float64]]
+
+    def chances(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Class probabilities, one row per feature row; an unseen class has none."""
+        logits = features @ self.weights.T + self.bias
+        logits -= logits.max(axis=1, keepdims=True)
+        exponentials = np.exp(logits)
+        return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
+
+    def percentile(self, features: NDArray[np.float64], label: str) -> float:
+        """The share of public records of other classes whose chance of `label` is below this row's."""
+        column = self.rank.get(label)
+        if column is None:
+            return 0.0  # a set without a class serves no row of it
+        chance = float(self.chances(features)[0, column])
+        below, upto = np.searchsorted(self.references[label], [chance, np.nextafter(chance, 2.0)])
+        return float(below + upto) / (2 * max(1, len(self.references[label])))
+
+
+class SetJudge:
+    """A Judge (privacy/votes.py) over sets of labelled records, in a text view and a structured view."""
+
+    def __init__(
+        self, schema: Schema, encoder: Encoder, sets: Sequence[Sequence[Record]], public: Sequence[Record]
+    ) -> None:
+        self._schema = schema
+        self._text = _TextView(schema, encoder)
+        self._fields = _FieldView(schema, public)
+        self._models = self._trained(sets, public)
+
+    @property
+    def remote(self) -> str | None:
+        """Where the text view sends texts."""
+        return self._text.encoder.remote
+
+    @property
+    def views(self) -> int:
+        """Text and fields."""
+        return 2
+
+    @property
+    def options(self) -> int:
+        """The number of sets."""
+        return len(self._models[0])
+
+    def score(self, rows: Sequence[Record]) -> NDArray[np.float64]:
+        """Percentiles of shape (2, len(rows), options)."""
+        scores = np.full((2, len(rows), self.options), np.nan)
+        for number, row in enumerate(rows):
+            label = self._schema.label_of(row)
+            if label is None:
+                continue
+            for view, features in enumerate((self._text.one(row), self._fields.one(row))):
+                scores[view, number] = [model.percentile(features, label) for model in self._models[view]]
+        return scores
+
+    def _trained(self, sets: Sequence[Sequence[Record]], public: Sequence[Record]) -> list[list[_Model]]:
+        by_text = self._text.many([*public, *(record for one in sets for record in one)])
+        by_field = self._fields.many([*public, *(record for one in sets for record in one)])
+        labels = [self._schema.label_of(record) for record in public]
+        views = []
+        for features in (by_text, by_field):
+            reference, start, models = features[: len(public)], len(public), []
+            for one in sets:
+                here = features[start : start + len(one)]
+                models.append(_train(here, [str(self._schema.label_of(r)) for r in one], reference, labels))
+                start += len(one)
+            views.append(models)
+        return views
+
+
+class _TextView:
+    def __init__(self, schema: Schema, encoder: Encoder) -> None:
+        self._schema = schema
+        self.encoder = encoder
+        self._label = () if schema.label is None else (schema.label,)
+
+    def many(self, records: Sequence[Record]) -> NDArray[np.float64]:
+        texts = [self._schema.linearise(record, without=self._label) for record in records]
+        distinct = sorted(set(texts))
+        place = {text: number for number, text in enumerate(distinct)}
+        return self.encoder.encode(distinct).astype(np.float64)[[place[text] for text in texts]]
+
+    def one(self, record: Record) -> NDArray[np.float64]:
+        return self.many([record])
+
+
+class _FieldView:
+    """Fields as indicators: categories by value, numbers by bin, text by nothing, and a flag where a value is missing.
+
+    Bin edges are quantiles of public records.
+    """
+
+    def __init__(self, schema: Schema, public: Sequence[Record]) -> None:
+        self._fields = [f for f in schema.fields if f.name != schema.label and not isinstance(f, TextField)]
+        self._edges = {field.name: _edges(field, public) for field in self._fields}
+        self._width = sum(self._size(field) for field in self._fields) or 1
+
+    def many(self, records: Sequence[Record]) -> NDArray[np.float64]:
+        rows = np.zeros((len(records), self._width))
+        for row, record in zip(rows, records, strict=True):
+            start = 0
+            for field in self._fields:
+                row[start + self._slot(field, record.get(field.name))] = 1.0
+                start += self._size(field)
+        return rows
+
+    def one(self, record: Record) -> NDArray[np.float64]:
+        return self.many([record])
+
+    def _size(self, field: Field) -> int:
+        return (len(field.values) if isinstance(field, CategoryField) else len(self._edges[field.name]) + 1) + 1
+
+    def _slot(self, field: Field, value: object) -> int:
+        last = self._size(field) - 1
+        if value is None:
+            return last
+        if isinstance(field, CategoryField):
+            return field.values.index(str(value)) if str(value) in field.values else last
+        return int(np.searchsorted(self._edges[field.name], _number(value), side="right"))
+
+
+def _edges(field: Field, public: Sequence[Record]) -> NDArray[np.float64]:
+    if isinstance(field, CategoryField):
+        return np.zeros(0)
+    if isinstance(field, BooleanField):
+        return np.array([0.5])
+    known = [_number(record[field.name]) for record in public if record.get(field.name) is not None]
+    return np.unique(np.quantile(known, np.linspace(0, 1, BINS + 1)[1:-1])) if known else np.zeros(0)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, str):  # a day
+        return float(value.replace("-", ""))
+    return float(value)  # type: ignore[arg-type]
+
+
+def _train(
+    features: NDArray[np.float64], labels: Sequence[str], reference: NDArray[np.float64], public: Sequence[str | None]
+) -> _Model:
+    """A logistic regression as plain arrays; a set of one class predicts that class."""
+    classes = sorted(set(labels))
+    if len(classes) < 2:
+        weights, bias = np.zeros((1, features.shape[1])), np.zeros(1)
+    else:
+        model = LogisticRegression(C=2.0, max_iter=300).fit(features, labels)
+        weights, bias, classes = model.coef_, model.intercept_, [str(name) for name in model.classes_]
+        if len(classes) == 2:  # scikit-learn keeps one row for two classes
+            weights, bias = np.vstack([-weights, weights]) / 2, np.concatenate([-bias, bias]) / 2
+    rank = {name: number for number, name in enumerate(classes)}
+    bare = _Model(np.asarray(weights, dtype=np.float64), np.asarray(bias, dtype=np.float64), rank, {})
+    chances = bare.chances(reference)
+    references = {}
+    for name, column in rank.items():
+        others = [i for i, label in enumerate(public) if label != name]
+        step = max(1, len(others) // REFERENCES)
+        references[name] = np.sort(chances[others[::step], column]) if others else np.zeros(0)
+    return _Model(bare.weights, bare.bias, rank, references)
