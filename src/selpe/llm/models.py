@@ -150,8 +150,10 @@ class ModelStore:
             path = self._view(model) / file.name
             if not path.exists() or sha256_of(path) != file.sha256:
                 state = "is damaged" if path.exists() else "is missing"
-                hint = f"Fetch it again: selpe models rm {name}, then selpe models pull {name}"
-                raise ModelError(f"{file.name} {state}", where=str(path), hint=hint)
+                self._manifest(name).unlink()  # so that the next fetch looks at every file again
+                raise ModelError(
+                    f"{file.name} {state}", where=str(path), hint=f"Fetch it again: selpe models pull {name}"
+                )
         return self._write(model)
 
     def remove(self, name: str) -> int:

