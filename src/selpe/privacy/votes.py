@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,10 @@ class Representation(Protocol):
     def __getitem__(self, rows: NDArray[np.intp], /) -> Representation: ...
 
 
+# What a kernel is given back is what its own `represent` made, of a type that only it knows.
+Own: TypeAlias = Any
+
+
 class PoolKernel(Protocol):
     """The distance kernel g over one pool of M candidates, its normalisation fixed on that pool alone.
 
@@ -43,10 +47,10 @@ class PoolKernel(Protocol):
     def __len__(self) -> int:
         """The number of candidates M."""
 
-    def distances(self, rows: Representation) -> NDArray[np.float32]:
+    def distances(self, rows: Own) -> NDArray[np.float32]:
         """Distances from rows to candidates in [0, 1]; shape (len(rows), M)."""
 
-    def prototype(self, rows: Representation) -> NDArray[np.float32]:
+    def prototype(self, rows: Own) -> NDArray[np.float32]:
         """Distances g(μ(B), s) from the rows' common centre (Eq. batch_center) to candidates; shape (M,)."""
 
     def among(self, i: Sequence[int]) -> NDArray[np.float32]:
@@ -67,7 +71,7 @@ class Kernel(Protocol):
     def represent(self, records: Sequence[Record]) -> Representation:
         """The records' representation Φ, one row each, in order."""
 
-    def over(self, pool: Representation) -> PoolKernel:
+    def over(self, pool: Own) -> PoolKernel:
         """The kernel with this round's normalisation, taken from the pool only."""
 
 
