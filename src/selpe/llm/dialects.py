@@ -215,11 +215,11 @@ def adapt(traits: Traits, body: Mapping[str, Any], named: tuple[str, ...]) -> bo
     return bool(unknown)
 
 
-def drop_extras(traits: Traits) -> bool:
-    """Drops what is not OpenAI's own, for servers that refuse it without saying what; whether there was anything."""
+def drop_extras(traits: Traits) -> set[str]:
+    """Drops what is not OpenAI's own, for servers that refuse it without saying what; the names of what was dropped."""
     fresh = set(_EXTRAS) - traits.dropped
     traits.dropped |= fresh
-    return bool(fresh)
+    return fresh
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +255,8 @@ def read(data: Any) -> Said | None:
 def _said(text: object, reason: object, usage: object) -> Said | None:
     if not isinstance(text, str):
         return None
+    # Half a surrogate pair can be sent in JSON, but not written to a file.
+    text = text.encode("utf-8", "replace").decode()
     counts = usage if isinstance(usage, dict) else {}
     details = counts.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else 0

@@ -15,7 +15,7 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
 from typing import Any
 
-from selpe.errors import ConfigError
+from selpe.errors import ConfigError, ModelError
 from selpe.llm.background import BackgroundLoop
 from selpe.llm.base import Answer, Capabilities, Follow, Request
 from selpe.llm.dialects import DROPPABLE, Route, Said, Traits, constraint_of, route_of
@@ -160,7 +160,7 @@ class HttpModel:
             counted = self._loop.run(self._count(text))
             if len(self._counts) >= _COUNTS_KEPT:
                 self._counts.clear()
-            self._counts[text] = (len(text.encode()) + 3) // 4 if counted is None else counted
+            self._counts[text] = (len(text.encode("utf-8", "replace")) + 3) // 4 if counted is None else counted
         return self._counts[text]
 
     def close(self) -> None:
@@ -262,6 +262,8 @@ class _Stream:
                 future = self._ended.get(timeout=_POLL)
             except queue.Empty:
                 continue
+            if future.cancelled():
+                raise ModelError("the model was closed while it was at work")
             if future.exception() is not None:
                 yield from self._finished()
                 future.result()
@@ -304,7 +306,7 @@ class _Stream:
         """The answers that had arrived before the model failed as a whole."""
         while not self._ended.empty():
             future = self._ended.get()
-            if future.exception() is None:
+            if not future.cancelled() and future.exception() is None:
                 del self._running[future]
                 yield future.result()
 

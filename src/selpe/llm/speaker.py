@@ -121,11 +121,14 @@ class Speaker:
     async def _post(self, endpoint: Endpoint, request: Request, dialect: Dialect | None) -> Said | Fault:
         traits = endpoint.traits
         first_refusal: Fault | None = None
+        extras: set[str] = set()
         for _ in range(len(DROPPABLE) + 2):
             path, body = wire(request, traits, self._model or traits.model, dialect)
             reply = await endpoint.transport.post(path, body)
             if not isinstance(reply, Fault):
-                return self._read(endpoint, request, reply.data)
+                if extras:
+                    self._tell(endpoint)
+                return self._read(endpoint, reply.data)
             if reply.kind == "no-route" and not (dialect is not None and dialect.native):
                 traits.no_routes.add(route_of(request))
                 self._tell(endpoint)
@@ -134,14 +137,15 @@ class Speaker:
             if adapt(traits, body, reply.named):
                 self._tell(endpoint)
                 continue
-            if traits.settled or dialect is not None or first_refusal or not drop_extras(traits):
+            if reply.status not in (400, 422) or traits.settled or first_refusal is not None:
                 break
-            first_refusal = reply
-        if first_refusal is not None:
-            traits.dropped -= {"min_p", "top_k"}  # they were not what it minded
+            first_refusal, extras = reply, drop_extras(traits)
+            if not extras:
+                break
+        traits.dropped -= extras  # they were not what it minded
         return first_refusal or reply
 
-    def _read(self, endpoint: Endpoint, request: Request, data: Any) -> Said | Fault:
+    def _read(self, endpoint: Endpoint, data: Any) -> Said | Fault:
         said = read(data)
         if said is None:
             return Fault("garbage", endpoint.host, 200)

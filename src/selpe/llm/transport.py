@@ -109,6 +109,7 @@ class Transport:
         self._ca_file = ca_file
         self._key = key
         self._droppable = droppable
+        self._revealed = ""
         self._client: httpx.AsyncClient | None = None
 
     def __repr__(self) -> str:
@@ -123,7 +124,7 @@ class Transport:
 
     async def post(self, path: str, body: Mapping[str, Any], *, total: float | None = None) -> Reply | Fault:
         """What the server returns for a POST of JSON. `path` lies under the OpenAI base, with '/' first at the root."""
-        return await self._exchange("POST", path, json.dumps(body, ensure_ascii=False).encode(), total)
+        return await self._exchange("POST", path, json.dumps(body).encode("ascii"), total)
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -135,7 +136,8 @@ class Transport:
         if self._client is None:
             headers = {"accept": "application/json", "accept-encoding": "identity"}
             if self._key is not None:
-                headers["authorization"] = f"Bearer {self._key.reveal()}"
+                self._revealed = self._key.reveal()
+                headers["authorization"] = f"Bearer {self._revealed}"
             wait = self._timeouts
             self._client = httpx.AsyncClient(
                 http2=True,
@@ -187,7 +189,7 @@ class Transport:
             headers,
             raw,
             host=self.address.host,
-            secret=self._key.reveal() if self._key is not None else "",
+            secret=self._revealed,
             quiet=self._quiet,
             droppable=self._droppable,
         )
