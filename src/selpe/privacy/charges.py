@@ -86,7 +86,7 @@ class Charge:
         if self.note:
             data["note"] = self.note
         for name in ("event_add_remove", "event_replace_one"):
-            if (event := getattr(self, name)) is not None:
+            if self.private and (event := getattr(self, name)) is not None:
                 data[name] = event_to_dict(event)
         return data
 
@@ -234,3 +234,18 @@ def spent(charges: Iterable[Charge], *, results: int = 0) -> Spent:
 
 def _number(epsilon: float) -> float | str:
     return float(epsilon) if math.isfinite(epsilon) else "inf"
+
+
+def spent_by(charges: Iterable[Charge]) -> dict[str, dict[str, float]]:
+    """Σ ε of each run, in the order in which they first charged."""
+    groups: dict[str, list[Charge]] = {}
+    for charge in charges:
+        groups.setdefault(charge.run, []).append(charge)
+    return {
+        run: {
+            "charges": len(group),
+            "epsilon_add_remove": math.fsum(c.epsilon_add_remove for c in group if c.private),
+            "epsilon_replace_one": math.fsum(c.epsilon_replace_one for c in group if c.private),
+        }
+        for run, group in groups.items()
+    }

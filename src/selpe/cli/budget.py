@@ -1,0 +1,275 @@
+"""`selpe budget`: what was spent on a table, by which runs, and how much may be."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from selpe.cli.console import emit, err, json_mode, out
+from selpe.errors import BudgetError, ConfigError, DataError
+
+if TYPE_CHECKING:
+    from selpe.privacy.journal import Entry
+    from selpe.privacy.ledger import Budget, Ledger
+
+_BAR = 30
+
+Dataset = Annotated[str, typer.Argument(help="The data set's name, as in `dataset:` of the run settings.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `selpe budget` and its commands."""
+    budget = typer.Typer(no_args_is_help=True, help="What was spent on a table, and how much may be.")
+    budget.command("show")(show)
+    budget.command("set")(set_cap)
+    budget.command("history")(history)
+    budget.command("reseal")(reseal)
+    app.add_typer(budget, name="budget")
+
+
+def show(
+    dataset: Annotated[str | None, typer.Argument(help="One data set; all of them without it.")] = None,
+) -> None:
+    """Shows what was spent and what is left, under both neighbour relations."""
+    from selpe.privacy.ledger import Ledger
+
+    names = [dataset] if dataset else Ledger.names()
+    ledgers = [_known(name) if dataset else Ledger.open(name) for name in names]
+    summaries = [summary(ledger) for ledger in ledgers]
+    if json_mode():
+        emit(summaries[0] if dataset else {"datasets": summaries})
+        return
+    if not summaries:
+        out().print("Nothing was spent on any table yet.")
+    for found in summaries:
+        _render(found)
+
+
+def set_cap(
+    dataset: Dataset,
+    *,
+    epsilon: Annotated[float, typer.Option(help="The most that may ever be spent on this table.")],
+    adjacency: Annotated[str, typer.Option(help="What ε is about: replace-one or add-remove.")] = "replace-one",
+    delta: Annotated[float, typer.Option(help="The most δ; needed for Gaussian noise and DP-SGD.")] = 0.0,
+    composition: Annotated[
+        str | None, typer.Option(help="basic (sums) or joint (Rényi); joint where delta is above 0.")
+    ] = None,
+    widen: Annotated[bool, typer.Option("--raise", help="Allow more than was promised before.")] = False,
+    reason: Annotated[str, typer.Option(help="Why; recorded for good. Needed with --raise.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Sets the cap on a table. It can be lowered at will; raising it is recorded with its reason."""
+    from selpe.privacy.ledger import Budget, Ledger
+
+    if adjacency not in ("replace-one", "add-remove"):
+        raise ConfigError("adjacency must be 'replace-one' or 'add-remove'", where="--adjacency")
+    if composition not in (None, "basic", "joint"):
+        raise ConfigError("composition must be 'basic' or 'joint'", where="--composition")
+    chosen: Any = composition or ("joint" if delta > 0 else "basic")
+    wanted = Budget(epsilon, adjacency, delta, chosen)  # type: ignore[arg-type]
+    ledger = Ledger.open(dataset)
+    before = ledger.budget
+    if widen and before is not None and wanted.widens(before):
+        _confirm_raise(before, wanted, reason, yes=yes)
+    ledger.set_budget(
+        wanted.epsilon, wanted.adjacency, delta, composition=wanted.composition, widen=widen, reason=reason
+    )
+    emit(summary(ledger))
+    if not json_mode():
+        _render(summary(ledger))
+
+
+def history(
+    dataset: Dataset,
+    *,
+    verify: Annotated[bool, typer.Option("--verify", help="Say how far the ledger could be checked.")] = False,
+) -> None:
+    """Lists every entry of a ledger; it is checked line by line on the way."""
+    ledger = _known(dataset)
+    reading = ledger.read()
+    verdict = {
+        "entries": len(reading.entries),
+        "chain": "whole",
+        "seals_checked": len(reading.entries) - reading.unchecked,
+        "seals_unchecked": reading.unchecked,
+        "key": reading.sealed_by,
+        "torn_bytes": len(reading.torn),
+    }
+    if json_mode():
+        listed = [{"seq": e.seq, "time": e.time, "kind": e.kind, **e.data} for e in reading.entries]
+        emit({"dataset": ledger.dataset, "file": str(ledger.path), "verified": verdict, "entries": listed})
+        return
+    _list(reading.entries)
+    if verify:
+        _render_verdict(ledger, verdict)
+    elif reading.torn or reading.unchecked:
+        err().print("[yellow]Not everything could be checked; see --verify.[/]")
+
+
+def reseal(
+    dataset: Dataset,
+    reason: Annotated[str, typer.Option(help="What happened to the old key; recorded for good.")],
+) -> None:
+    """Accepts a ledger as it stands under the present key, when the key that sealed it is lost."""
+    ledger = _known(dataset)
+    ledger.reseal(reason)
+    emit(summary(ledger))
+    if not json_mode():
+        out().print(f"{ledger.dataset} is sealed with the present key from here on.")
+
+
+def summary(ledger: Ledger) -> dict[str, Any]:
+    """Everything `show` says, as plain data."""
+    from selpe.privacy.charges import spent_by
+
+    reading = ledger.read()
+    total, cap, charges = ledger.spent(), ledger.budget, ledger.charges()
+    used = cap.used(charges) if cap else None
+    return {
+        "dataset": ledger.dataset,
+        "budget": cap.to_dict() if cap else None,
+        "used": {"epsilon": used[0], "delta": used[1]} if used else None,
+        "left": max(0.0, cap.epsilon - used[0]) if cap and used else None,
+        "spent": {
+            "epsilon_add_remove": total.epsilon_add_remove,
+            "epsilon_replace_one": total.epsilon_replace_one,
+            "delta": total.delta,
+        },
+        "by_run": spent_by(charges),
+        "charges": total.charges,
+        "without_result": total.without_result,
+        "units": list(total.units),
+        "not_private": total.not_private,
+        "seals": "checked" if not reading.unchecked else "not all could be checked",
+        "torn": bool(reading.torn),
+        "file": str(ledger.path),
+    }
+
+
+# -- rendering ------------------------------------------------------------------------------------------------------
+
+
+def _render(found: dict[str, Any]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = out()
+    cap, spent = found["budget"], found["spent"]
+    console.print(f"[bold]{escape(found['dataset'])}[/]")
+    if cap:
+        share = found["used"]["epsilon"] / cap["epsilon"] if cap["epsilon"] else 1.0
+        console.print(f"  {_bar(share)} ε {found['used']['epsilon']:.4g} of {cap['epsilon']:g}", end="")
+        delta = f", δ {found['used']['delta']:.3g} of {cap['delta']:g}" if cap["delta"] else ""
+        console.print(f"{delta} ({cap['adjacency']}, {cap['composition']} composition)")
+    else:
+        console.print("  no budget set: nothing can be spent")
+    table = Table(box=None, padding=(0, 2))
+    for name, right in (("run", "left"), ("charges", "right"), ("ε replace-one", "right"), ("ε add-remove", "right")):
+        table.add_column(name, justify=right)  # type: ignore[arg-type]
+    for run, row in found["by_run"].items():
+        cells = (f"{row[name]:.4g}" for name in ("epsilon_replace_one", "epsilon_add_remove"))
+        table.add_row(escape(run), str(row["charges"]), *cells)
+    table.add_row(
+        "all", str(found["charges"]), f"{spent['epsilon_replace_one']:.4g}", f"{spent['epsilon_add_remove']:.4g}"
+    )
+    console.print(table)
+    for remark in _remarks(found):
+        console.print(f"  [yellow]{remark}[/]")
+
+
+def _remarks(found: dict[str, Any]) -> list[str]:
+    lost = found["without_result"]
+    remarks = {
+        "A control without noise (ε = ∞) has read this table: its output is not a private release.": found[
+            "not_private"
+        ],
+        f"{lost} charge(s) without a stored result: lost in a crash, or still running. They count.": lost,
+        "The last line was torn by a crash. It was never used, and is moved aside at the next write.": found["torn"],
+        "The key is missing or another one: an edit might go unnoticed. See `selpe budget history --verify`.": (
+            found["seals"] != "checked"
+        ),
+    }
+    return [text for text, holds in remarks.items() if holds]
+
+
+def _bar(share: float) -> str:
+    full = min(_BAR, round(max(0.0, share) * _BAR))
+    colour = "green" if share < 0.75 else "yellow" if share < 1 - 1e-9 else "red"
+    return f"[{colour}]{'█' * full}[/][dim]{'░' * (_BAR - full)}[/]"
+
+
+def _list(entries: tuple[Entry, ...]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2))
+    for name in ("#", "time (UTC)", "entry", "what"):
+        table.add_column(name)
+    for entry in entries:
+        table.add_row(str(entry.seq), entry.time[:19].replace("T", " "), entry.kind, escape(_what(entry)))
+    out().print(table)
+
+
+def _what(entry: Entry) -> str:
+    """One entry in words."""
+    data = entry.data
+    match entry.kind:
+        case "charge":
+            price = f"ε {data['epsilon_replace_one']} replace-one, {data['epsilon_add_remove']} add-remove"
+            price += f", δ {data['delta']:g}" if data["delta"] else ""
+            return f"{data['run']} / {data['selection']}: {price} ({data['mechanism']})"
+        case "result":
+            return f"{data['run']} / {data['selection']}: stored, paid by #{data['charge']}"
+        case "budget":
+            raised = f" RAISED: {data['reason']}" if data["raised"] else ""
+            return f"ε {data['epsilon']:g}, δ {data['delta']:g}, {data['adjacency']}, {data['composition']}{raised}"
+        case "table":
+            overlap = data["overlap"]
+            seen = "first seen" if overlap is None else f"changed, about {overlap:.0%} of the rows in common"
+            over = f"; owner insisted although known as {', '.join(data['insisted_over'])}"
+            return seen + (over if data["insisted_over"] else "")
+        case "repair":
+            return f"{data['bytes']} torn bytes moved to {data['kept']}"
+        case _:
+            return json.dumps({k: v for k, v in data.items() if k != "key"}, ensure_ascii=False)
+
+
+def _render_verdict(ledger: Ledger, verdict: dict[str, Any]) -> None:
+    console = out()
+    console.print(f"{verdict['entries']} entries in {ledger.path}: the chain is whole, and the head agrees.")
+    if verdict["seals_unchecked"]:
+        console.print(
+            f"[yellow]{verdict['seals_unchecked']} seals could not be checked: key {verdict['key']} is not here.[/]"
+        )
+    else:
+        console.print("Every seal holds.")
+    if verdict["torn_bytes"]:
+        console.print(f"[yellow]{verdict['torn_bytes']} torn bytes at the end: a write was cut short; never used.[/]")
+
+
+def _confirm_raise(before: Budget, wanted: Budget, reason: str, *, yes: bool) -> None:
+    if not reason.strip():
+        raise BudgetError("raising a budget needs a reason, which is recorded", hint='add --reason "why"')
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise BudgetError("raising a budget must be confirmed", hint="add --yes")
+    change = f"from ε {before.epsilon:g} ({before.adjacency}) to ε {wanted.epsilon:g} ({wanted.adjacency})"
+    if not typer.confirm(f"Raise the budget {change}? Everything released so far becomes less private", err=True):
+        raise BudgetError("the budget was not raised")
+
+
+def _known(dataset: str) -> Ledger:
+    from selpe.privacy.ledger import Ledger
+
+    ledger = Ledger.open(dataset)
+    if not ledger.exists:
+        raise DataError(
+            "no ledger of this name",
+            where=ledger.dataset,
+            hint=f"known: {', '.join(Ledger.names()) or 'none yet'}; set a budget to start one",
+        )
+    return ledger
