@@ -1,0 +1,156 @@
+"""A model that remembers: every finished answer is on disk by the hash of its request, and is never generated again.
+
+This is what makes a run resumable. A run that was killed is simply run again; the model's answers come from the
+file, and the algorithm, being a function of answers, settings and stored selections, ends where it would have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from selpe.llm.base import Answer, Capabilities, ChatModel, Follow, Request
+
+
+class AnswerStore:
+    """Finished answers in one append-only file. Holds synthetic text only; private text never gets here."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._offsets: dict[bytes, int] = {}
+        self._end = self._index()
+        self._file = path.open("ab")
+        self._reader = path.open("rb")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+        self._reader.close()
+
+    def get(self, model: str, request: Request) -> Answer | None:
+        """The stored answer to this very request, or None."""
+        offset = self._offsets.get(_key(model, request))
+        if offset is None:
+            return None
+        self._reader.seek(offset)
+        line = json.loads(self._reader.readline())
+        return Answer(
+            request,
+            line["text"],
+            line["finish"],
+            prompt_tokens=line["prompt_tokens"],
+            completion_tokens=line["completion_tokens"],
+        )
+
+    def put(self, model: str, answer: Answer) -> None:
+        """Keeps a finished answer. Errors and cancelled answers are not kept: they may go well next time."""
+        key = _key(model, answer.request)
+        if answer.finish not in ("stop", "length") or key in self._offsets:
+            return
+        line = {
+            "key": key.hex(),
+            "text": answer.text,
+            "finish": answer.finish,
+            "prompt_tokens": answer.prompt_tokens,
+            "completion_tokens": answer.completion_tokens,
+        }
+        raw = json.dumps(line).encode() + b"\n"
+        # One unbuffered write per answer: after a kill the file ends in whole lines, or in one torn line.
+        os.write(self._file.fileno(), raw)
+        self._offsets[key] = self._end
+        self._end += len(raw)
+
+    def _index(self) -> int:
+        """Reads which answers are there; cuts a torn last line off."""
+        if not self._path.exists():
+            return 0
+        end = 0
+        with self._path.open("rb+") as file:
+            for raw in file:
+                if not raw.endswith(b"\n"):
+                    break
+                try:
+                    self._offsets[bytes.fromhex(json.loads(raw)["key"])] = end
+                except (ValueError, KeyError, TypeError):
+                    break
+                end += len(raw)
+            file.truncate(end)
+        return end
+
+
+class RememberingModel:
+    """A ChatModel in front of another one: known requests are answered from the store, new answers are kept."""
+
+    def __init__(self, model: ChatModel, store: AnswerStore) -> None:
+        self._model = model
+        self._store = store
+        self.replayed = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the model behind."""
+        return self._model.name
+
+    def capabilities(self) -> Capabilities:
+        """What the model behind can do."""
+        return self._model.capabilities()
+
+    def count_tokens(self, text: str) -> int:
+        """As the model behind counts."""
+        return self._model.count_tokens(text)
+
+    def close(self) -> None:
+        """Closes the store and the model behind."""
+        self._store.close()
+        self._model.close()
+
+    def generate(
+        self, requests: Iterable[Request], *, follow: Follow | None = None, cancel: threading.Event | None = None
+    ) -> Iterator[Answer]:
+        """Answers as they come: stored ones at once, the others from the model, each kept before it is handed on."""
+        known: deque[Answer] = deque()
+
+        def unknown(request: Request) -> Iterator[Request]:
+            """The request, or those that its stored answer leads to, as far as they have no answer yet."""
+            answer = self._store.get(self.name, request)
+            if answer is None:
+                yield request
+                return
+            known.append(answer)
+            for further in follow(answer) if follow is not None else ():
+                yield from unknown(further)
+
+        def keep_and_follow(answer: Answer) -> Iterable[Request]:
+            self._store.put(self.name, answer)
+            further = follow(answer) if follow is not None else ()
+            return [request for one in further for request in unknown(one)]
+
+        source = (request for one in requests for request in unknown(one))
+        for answer in self._model.generate(source, follow=keep_and_follow, cancel=cancel):
+            self._store.put(self.name, answer)  # a model may hand an answer on before it asks what follows
+            yield from self._drained(known)
+            yield answer
+        yield from self._drained(known)
+
+    def _drained(self, known: deque[Answer]) -> Iterator[Answer]:
+        while known:
+            self.replayed += 1
+            yield known.popleft()
+
+
+def _key(model: str, request: Request) -> bytes:
+    content: dict[str, Any] = asdict(request)
+    content.pop("key")  # the caller's handle says nothing about the answer
+    text = json.dumps([model, content], sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).digest()
