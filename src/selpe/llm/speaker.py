@@ -8,7 +8,6 @@ from typing import Any
 from selpe.llm.base import Message, Request
 from selpe.llm.dialects import (
     DIALECTS,
-    DROPPABLE,
     PROBE_GRAMMAR,
     PROBE_SCHEMA,
     Constraint,
@@ -87,18 +86,22 @@ class Speaker:
             traits = endpoint.traits
             if traits.knows(constraint, route):
                 return None
-            request, undecided = _probe(constraint, route), None
+            request = _probe(constraint, route)
+            undecided: Fault | None = None
             for dialect in traits.candidates(constraint):
                 said = await self._post(endpoint, request, dialect)
                 if isinstance(said, Said) and passes_probe(said, constraint):
-                    return self._settle(endpoint, constraint, route, dialect.name)
+                    self._settle(endpoint, constraint, route, dialect.name)
+                    return None
                 if isinstance(said, Fault) and said.kind in _UNDECIDED:
                     undecided = said
                     if said.kind != "server":
                         return said
                 if isinstance(said, Fault) and said.kind == "no-route" and not dialect.native:
                     return said
-            return undecided or self._settle(endpoint, constraint, route, "")
+            if undecided is None:
+                self._settle(endpoint, constraint, route, "")
+            return undecided
 
     async def count(self, endpoint: Endpoint, text: str) -> int | None:
         """The number of tokens as the server counts them, if it does."""
@@ -120,9 +123,9 @@ class Speaker:
 
     async def _post(self, endpoint: Endpoint, request: Request, dialect: Dialect | None) -> Said | Fault:
         traits = endpoint.traits
-        first_refusal: Fault | None = None
+        refusal: Fault | None = None
         extras: set[str] = set()
-        for _ in range(len(DROPPABLE) + 2):
+        while True:
             path, body = wire(request, traits, self._model or traits.model, dialect)
             reply = await endpoint.transport.post(path, body)
             if not isinstance(reply, Fault):
@@ -132,18 +135,15 @@ class Speaker:
             if reply.kind == "no-route" and not (dialect is not None and dialect.native):
                 traits.no_routes.add(route_of(request))
                 self._tell(endpoint)
-            if reply.kind != "refused":
-                return reply
-            if adapt(traits, body, reply.named):
-                self._tell(endpoint)
+            if reply.kind == "refused" and adapt(traits, body, reply.named):
+                self._tell(endpoint)  # each turn leaves out something that was sent, so this ends
                 continue
-            if reply.status not in (400, 422) or traits.settled or first_refusal is not None:
-                break
-            first_refusal, extras = reply, drop_extras(traits)
-            if not extras:
-                break
-        traits.dropped -= extras  # they were not what it minded
-        return first_refusal or reply
+            unnamed = reply.kind == "refused" and reply.status in (400, 422) and not traits.settled
+            if refusal is None and unnamed and (extras := drop_extras(traits)):
+                refusal = reply
+                continue
+            traits.dropped -= extras  # they were not what it minded
+            return refusal or reply
 
     def _read(self, endpoint: Endpoint, data: Any) -> Said | Fault:
         said = read(data)
