@@ -64,7 +64,7 @@ def rough_grammar(schema: Schema) -> str:
         entries += [f"KEY_{i} {_rough_value(field)}?", f"NAME_{i} {_rough_value(field)}?"]
         terminals += [
             f"KEY_{i}.9: /{exact[i]}{SPACE}*/  {_note(field)}",
-            rf"NAME_{i}.8: /{_loose_key(names[i])}[*_`]{{0,3}}[ \t]*(?:\r?\n[ \t]*)?/",
+            rf"NAME_{i}.7: /{_loose_key(names[i])}[*_`]{{0,3}}[ \t]*(?:\r?\n[ \t]*)?/",
         ]
     return "\n".join(
         [
@@ -72,19 +72,19 @@ def rough_grammar(schema: Schema) -> str:
             "start: (entry | OTHER | JUNK)*",
             f"entry: {_alternatives(entries)}",
             "text: QUOTED | BARE | NULL",
-            "blank: QUOTED | EMPTY | BARE | NULL",
+            "blank: STRING | BARE | NULL",
             "",
             "// KEY_i: the key as JSON; NAME_i: the name in prose, lists, tables and other notations",
             *terminals,
             "",
             "// values",
-            r"NULL.7: /null(?!\w)/",
-            f"QUOTED.6: /{patterns.quoted(1)}/",
-            f"EMPTY.5: /{patterns.quoted(0)}/",
-            f"INTEGER.6: /{patterns.INTEGER}/",
-            f"NUMBER.6: /{patterns.NUMBER}/",
-            f"BOOLEAN.6: /{patterns.BOOLEAN}/",
-            f"DATE.6: /{patterns.DATE}/",
+            r"NULL.8: /null(?!\w)/",
+            f"QUOTED.8: /{patterns.quoted(1)}/",
+            f"STRING.8: /{patterns.quoted(0)}/",
+            f"INTEGER.8: /{patterns.INTEGER}/",
+            f"NUMBER.8: /{patterns.NUMBER}/",
+            f"BOOLEAN.8: /{patterns.BOOLEAN}/",
+            f"DATE.8: /{patterns.DATE}/",
             f"BARE.4: /{patterns.bare(key)}/",
             "",
             "// a pair of some other key, skipped as a whole, and everything else up to the next key",
@@ -120,7 +120,9 @@ def _loose_name(field: Field, fields: Sequence[Field]) -> str:
     """A pattern for the name in any case and with any of space, underscore and hyphen, unless a twin forbids it."""
     name = field.name.strip()
     twins = [other for other in fields if other is not field and _folded(other.name) == _folded(name)]
-    return literal(name or field.name) if twins or not name else "".join(_loose_char(char) for char in name)
+    if twins or not _folded(name):
+        return literal(name or field.name)
+    return "".join(_loose_char(char) for char in name)
 
 
 def _loose_char(char: str) -> str:

@@ -87,7 +87,7 @@ NUMBER = rf"{WRAP}{_BEFORE}{NUMBER_BODY}{_AFTER}"
 INTEGER = rf"{WRAP}{_BEFORE}{INTEGER_BODY}{_AFTER}"
 
 BOOLEAN_BODY = r"(?i:true|false|yes|no|on|off|[ytnf10])"
-BOOLEAN = rf"{WRAP}{BOOLEAN_BODY}(?!\w|[.,:\/\-][0-9])"
+BOOLEAN = rf"{WRAP}{BOOLEAN_BODY}(?!\w|[.,\/\-][0-9]|[ \t]*[:=])"
 
 _YEAR, _MONTH, _DAY = r"[0-9]{4}", r"(?:1[0-2]|0?[1-9])", r"(?:[12][0-9]|3[01]|0?[1-9])"
 _NAMED = (
@@ -116,10 +116,10 @@ _PAIRS = ((r"\u201c", r"\u201d"), (r"\u2018", r"\u2019"), (r"\u00ab", r"\u00bb")
 def quoted(at_least: int) -> str:
     """A pattern for text in quotes with at least so many characters (0 or 1)."""
     # Bounds keep a thousand opening quotes on one line from reading that line a thousand times.
-    inside, ends = r"[^\x27\\\n]{0,4000}", r"[ \t]*(?:[,;})\]|\n]|\Z)"
+    inside, ends = r"[^\x27\\\n]{0,2000}", r"[ \t]*(?:[,;})\]|\n]|\Z)"
     some, some_single = (r"(?!\x22)", rf"(?!\x27{ends})") if at_least else ("", "")
-    double = rf"\x22{some}[^\x22\\]*(?:\\[\s\S][^\x22\\]*)*\x22"
-    single = rf"\x27{some_single}{inside}(?:(?:\\[^\n]|\x27(?!{ends})){inside}){{0,200}}\x27(?={ends})"
+    double = rf"\x22{some}[^\x22\\]*(?:\\[\s\S][^\x22\\]*)*\x22(?![ \t]*[:=])"
+    single = rf"\x27{some_single}{inside}(?:(?:\\[^\n]|\x27(?!{ends})){inside}){{0,40}}\x27(?={ends})"
     paired = [rf"{first}[^{last}\n]{{1,4000}}{last}" for first, last in _PAIRS]
     return rf"{_EMPHASIS}(?:{'|'.join([double, single, *paired])})"
 

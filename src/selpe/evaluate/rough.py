@@ -5,6 +5,7 @@ The same parse reads structured fields out of the free text of methods that do n
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from lark import Lark
 
 # A record has a few dozen pairs; what goes on beyond this many tokens is noise, and reading stops.
-MAX_TOKENS = 20_000
+MAX_TOKENS = 10_000
 _Entry: TypeAlias = tuple[str, str | None]
 
 
@@ -67,7 +68,7 @@ class RoughParser:
     def _entries(self, raw: str) -> Iterator[_Entry]:
         """Each key in the text with the text of its value, or None where no readable value follows."""
         key: str | None = None
-        for number, token in enumerate(self._lark.parse_interactive(raw).iter_parse()):
+        for number, token in enumerate(self._lark.parse_interactive(_unwrapped(raw)).iter_parse()):
             if number > MAX_TOKENS:
                 break
             if token.type.startswith(("KEY_", "NAME_")):
@@ -84,7 +85,7 @@ class RoughParser:
         if kind in ("JUNK", "OTHER", "NULL"):
             return None
         text = lexeme(self._schema.field(key), token)
-        return text if text or kind == "EMPTY" else None
+        return text if text or kind == "STRING" else None
 
     def _record(self, entries: list[_Entry]) -> dict[str, str]:
         """The first stretch of text that holds every required field; failing that, each field's first readable text."""
@@ -101,3 +102,14 @@ class RoughParser:
                 stretch = {}
             stretch[name] = text
         return stretch if required <= stretch.keys() else first
+
+
+def _unwrapped(raw: str) -> str:
+    """The text inside an output that is one JSON string: some models write their record twice encoded."""
+    text = raw.strip()
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        try:
+            return str(json.loads(text))
+        except ValueError:
+            return raw
+    return raw
