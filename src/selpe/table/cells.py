@@ -30,6 +30,7 @@ TRUE = frozenset({"true", "t", "yes", "y", "1", "1.0", "on"})
 FALSE = frozenset({"false", "f", "no", "n", "0", "0.0", "off"})
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_MOST_BITS = 256
 _FLOAT_NOISE = Decimal("1e-6")
 
 Note = Literal["", "rounded", "respelt"]
@@ -125,6 +126,8 @@ def cell_text(cell: object) -> str:
         if value is not None and value == value.to_integral_value() and abs(value) < 10**15:
             return str(int(value))
         return str(cell)
+    if isinstance(cell, int) and cell.bit_length() > _MOST_BITS:
+        return f"{cell:x}"  # Python refuses to write thousands of decimal digits
     if isinstance(cell, datetime):
         return cell.isoformat(sep=" ")
     return clean_text(str(cell))

@@ -13,6 +13,7 @@ from typing import Literal
 
 DecimalMark = Literal[".", ","]
 LONGEST = 60
+LARGEST = 100  # powers of ten; beyond it, decimal arithmetic overflows sooner or later
 _SPACES = re.compile("[\u00a0\u2007\u2009\u202f]")
 _CURRENCY = re.compile(
     r"^(?:US\$|[$€£¥₹₩₽]|Rs\.?|USD|EUR|GBP|CHF|JPY|CNY|INR|KRW|CAD|AUD)\s*|"
@@ -71,13 +72,14 @@ def _values(body: str, decimal: DecimalMark | None) -> tuple[Decimal, ...]:
             texts.append(body.replace(",", ""))
         if decimal != "." and (_COMMA_DECIMAL.fullmatch(body) or _POINT_GROUPS.fullmatch(body)):
             texts.append(body.replace(".", "").replace(",", "."))
-    return tuple(Decimal(text) for text in texts)
+    values = (exact(text) for text in texts)
+    return tuple(value for value in values if value is not None)
 
 
 def exact(cell: object) -> Decimal | None:
-    """A number that came as a number, exactly (floats by their shortest text); None where it is not finite."""
+    """A number that came as a number, exactly (floats by their shortest text); None where it is not of this world."""
     try:
-        value = Decimal(repr(cell) if isinstance(cell, float) else str(cell))
+        value = Decimal(cell if isinstance(cell, (int, Decimal)) else str(cell))
     except InvalidOperation:
         return None
-    return value if value.is_finite() else None
+    return value if value.is_finite() and abs(value.adjusted()) <= LARGEST else None
