@@ -12,6 +12,8 @@ from selpe.cli.console import emit, err, json_mode, out
 from selpe.errors import BudgetError, ConfigError, DataError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from selpe.privacy.journal import Entry
     from selpe.privacy.ledger import Budget, Ledger
 
@@ -175,7 +177,7 @@ def _render(found: dict[str, Any]) -> None:
     table.add_row(
         "all", str(found["charges"]), f"{spent['epsilon_replace_one']:.4g}", f"{spent['epsilon_add_remove']:.4g}"
     )
-    console.print(table)
+    _print(table)
     for remark in _remarks(found):
         console.print(f"  [yellow]{remark}[/]")
 
@@ -210,7 +212,13 @@ def _list(entries: tuple[Entry, ...]) -> None:
         table.add_column(name)
     for entry in entries:
         table.add_row(str(entry.seq), entry.time[:19].replace("T", " "), entry.kind, escape(_what(entry)))
-    out().print(table)
+    _print(table)
+
+
+def _print(table: Table) -> None:
+    console = out()
+    # A pipe or a log has no width to fold columns into: lines stay whole there.
+    console.print(table, width=None if console.is_terminal else 1000, crop=False)
 
 
 def _what(entry: Entry) -> str:
