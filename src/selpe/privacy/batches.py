@@ -1,8 +1,8 @@
 """Which rows take part in a round, and in which batch: decided by random numbers that have seen no row.
 
 Every unit is drawn into a batch on its own. A balanced split (shuffle, then cut) would keep batch sizes equal, but
-adding one unit to it can move another unit to a different batch, and the add-remove guarantee would cost up to three
-times as much (PROOF.md, step 6). Independent draws move nobody, so that one round keeps both statements.
+adding one unit to it can move another unit to a different batch, and the add-remove statement would no longer hold
+(PROOF.md, step 5). Independent draws move nobody, so that one round keeps both statements.
 """
 
 from __future__ import annotations
