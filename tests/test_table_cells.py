@@ -181,3 +181,8 @@ def test_unconfirmed_bounds_and_listed_values_stay_unsaid() -> None:
     drafted = IntegerField("x", min=17, max=93, confirmed=False)
     assert read_cell(drafted, "x", PLAIN).problem == "must be an integer within the schema's bounds"
     assert read_cell(COLOUR, "blue", PLAIN).problem == "must be one of the values that the schema lists"
+
+
+def test_integers_too_long_to_be_written_are_refused_under_every_kind() -> None:
+    fields: tuple[Field, ...] = (INTEGER, NUMBER, DATE, YES, COLOUR, TEXT)
+    assert all(read_cell(field, 10**5000, PLAIN).problem for field in fields)
