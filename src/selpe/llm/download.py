@@ -6,6 +6,7 @@ here trusts the bytes; the store hashes the whole file before anyone may use it.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ def client() -> httpx.Client:
 
     from selpe import __version__
 
+    for talker in ("httpx", "httpcore"):  # at the lower levels they log addresses that were signed for this user
+        logging.getLogger(talker).setLevel(logging.WARNING)
     timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
     agent = {"User-Agent": f"selpe/{__version__}", "Accept-Encoding": "identity"}
     return httpx.Client(follow_redirects=True, timeout=timeout, headers=agent)
