@@ -75,6 +75,8 @@ def read_cell(field: Field, cell: object, conventions: Conventions) -> Outcome:
     if isinstance(cell, (list, tuple, dict, set, frozenset, bytes, bytearray)):
         return Outcome(problem=_must(field))
     cell = _python(cell)
+    if isinstance(cell, int) and cell.bit_length() > _MOST_BITS:
+        return Outcome(problem=_must(field))
     if is_missing(field, cell):
         if field.optional:
             return Outcome()
