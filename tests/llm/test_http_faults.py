@@ -261,3 +261,28 @@ def test_a_quiet_client_keeps_no_word_of_the_body() -> None:
     fault = from_status(400, {}, body, host="h", quiet=True)
     assert "PRIVATE" not in repr(fault)
     assert "PRIVATE" not in str(fault.error())
+
+
+def rows() -> list[str]:
+    """The documented table, from the code's own."""
+    yes = {True: "yes", False: "no"}
+    lines = [
+        "| fault | meaning | tried again | counts as an attempt | benched | fewer at once |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind, policy in POLICIES.items():
+        cells = [
+            f"`{kind}`",
+            policy.meaning,
+            yes[policy.retried],
+            yes[policy.charged],
+            policy.bench,
+            yes[policy.slower],
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def test_the_documented_table_is_the_one_in_use() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "servers.md").read_text(encoding="utf-8")
+    assert "\n".join(rows()) in text

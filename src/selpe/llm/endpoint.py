@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from dataclasses import dataclass, field
@@ -171,8 +172,8 @@ class Limit:
     def _grow_slowly(self, pace: float) -> None:
         self._pace = self._pace or pace
         if pace > 2.0 * self._pace:
-            self.value = max(1.0, self.value * 0.85)
-            self._pace *= 1.1  # a server that has become slower for good must not be starved down to one
+            self.value = max(1.0, self.value * 0.7)
+            self._pace = math.sqrt(self._pace * pace)  # a server that stays slow must not be starved down to one
         elif pace <= 1.25 * self._pace:
             self.value = min(self.value + 1.0, float(self.ceiling))
 

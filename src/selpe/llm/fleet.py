@@ -113,7 +113,8 @@ class Fleet:
             policy = outcome.policy
             charged += policy.charged
             spent = self.clock.now() - began >= self.budget
-            if not policy.retried or charged >= self.attempts or spent:
+            nowhere = outcome.kind == "no-route" and (suits(endpoint) or not any(map(suits, self.endpoints)))
+            if not policy.retried or charged >= self.attempts or spent or nowhere:
                 return Delivery(outcome, tries)
             if policy.charged:
                 await self.clock.sleep(self.backoff.delay(charged))
