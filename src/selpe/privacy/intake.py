@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from selpe.errors import DataError
 from selpe.privacy.seal import sealed
 from selpe.schema import Record, Schema, Value, Violation
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """Checked copies of the rows, and the row positions of each unit, in order of their first row."""
-
-    rows: tuple[Record, ...] = field(repr=False)
-    units: tuple[tuple[int, ...], ...] = field(repr=False)
+# Checked copies of the rows, and the row positions of each unit in order of their first row.
+Admitted: TypeAlias = tuple[tuple[Record, ...], tuple[tuple[int, ...], ...]]
 
 
 def admit(rows: Iterable[Mapping[str, Value]], schema: Schema, unit: str | None) -> Admitted | DataError:
@@ -34,7 +30,7 @@ def admit(rows: Iterable[Mapping[str, Value]], schema: Schema, unit: str | None)
         units = _positions(names)
         if unit not in schema.names:
             copies = [{name: value for name, value in row.items() if name != unit} for row in copies]
-    return _first_problem(copies, schema) or Admitted(tuple(copies), units)
+    return _first_problem(copies, schema) or (tuple(copies), units)
 
 
 def _first_problem(rows: Sequence[Record], schema: Schema) -> DataError | None:

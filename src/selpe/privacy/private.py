@@ -130,7 +130,7 @@ class PrivateTable:
         del rows  # an error leaves no frame of ours that leads to the rows
         if isinstance(admitted, DataError):
             raise admitted
-        self.__rows, self.__units = admitted.rows, admitted.units
+        self.__rows, self.__units = admitted
         self.__labels = tuple(schema.label_of(row) for row in self.__rows)
         self.__schema = schema
         self.__unit = unit
