@@ -57,8 +57,9 @@ def fields(draw: st.DrawFn, name: str) -> Field:
         step, first = draw(st.sampled_from((1, 1, 2, 5))), draw(st.integers(-50, 50))
         return IntegerField(name, optional=optional, min=first, max=first + step * draw(st.integers(5, 200)), step=step)
     if kind == "number":
-        fine, low = draw(st.sampled_from(STEPS)), Decimal(draw(st.integers(-50, 50)))
-        return NumberField(name, optional=optional, min=low, max=low + fine * draw(st.integers(5, 900)), step=fine)
+        fine, bottom = draw(st.sampled_from(STEPS)), Decimal(draw(st.integers(-50, 50)))
+        top = bottom + fine * draw(st.integers(5, 900))
+        return NumberField(name, optional=optional, min=bottom, max=top, step=fine)
     if kind == "boolean":
         return BooleanField(name, optional=optional)
     day = draw(st.dates(date(1950, 1, 1), date(2050, 1, 1)))
@@ -223,7 +224,7 @@ def _domain_changes(draw: st.DrawFn, field: Field, record: Record) -> list[Mutat
         wrong += [("out of range", int(value) if whole else float(value)) for value in far]
         middle = record.get(field.name)
         if not whole and middle is not None:
-            wrong.append(("off step", float(Decimal(str(middle)) + field.step / 4)))
+            wrong.append(("off step", float(Decimal(str(middle)) + Decimal(field.step) / 4)))
         if isinstance(field, IntegerField) and field.step > 1 and middle is not None:
             wrong.append(("off step", int(middle) + 1))
     elif isinstance(field, DateField):

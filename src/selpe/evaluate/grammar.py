@@ -56,7 +56,7 @@ def _strict_value(field: Field) -> str:
 
 def rough_grammar(schema: Schema) -> str:
     """The Lark grammar of R-CFG: keys with values of the right shape, in any order, amid anything else."""
-    exact = [rf"{json_key(field.name)}{SPACE}*:" for field in schema.fields]
+    exact = [rf"{json_key(field.name)}{SPACE}*:=?" for field in schema.fields]
     names = [_loose_name(field, schema.fields) for field in schema.fields]
     key = _either([*exact, _loose_key(_either(names))])
     entries, terminals = [], []

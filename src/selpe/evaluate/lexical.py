@@ -80,6 +80,12 @@ def value_of(field: Field, text: str) -> Value:
     return text
 
 
+def literal_of(field: Field, text: str) -> Value:
+    """The value of a text that is one readable value of the field's kind and nothing more; None otherwise."""
+    body = _BODIES.get(field.kind)
+    return value_of(field, text) if body is None or body.fullmatch(text) else None
+
+
 def _decimal(text: str) -> Decimal | None:
     """An exact number of moderate size, or None."""
     digits = text.replace(",", "").replace("−", "-")

@@ -116,11 +116,11 @@ _PAIRS = ((r"\u201c", r"\u201d"), (r"\u2018", r"\u2019"), (r"\u00ab", r"\u00bb")
 def quoted(at_least: int) -> str:
     """A pattern for text in quotes with at least so many characters (0 or 1)."""
     # Bounds keep a thousand opening quotes on one line from reading that line a thousand times.
-    inside, ends = r"[^\x27\\\n]{0,2000}", r"[ \t]*(?:[,;})\]|\n]|\Z)"
+    inside, ends = r"[^\x27\\\n]{0,1000}", r"[ \t]*(?:[,;})\]|\n]|\Z)"
     some, some_single = (r"(?!\x22)", rf"(?!\x27{ends})") if at_least else ("", "")
     double = rf"\x22{some}[^\x22\\]*(?:\\[\s\S][^\x22\\]*)*\x22(?![ \t]*[:=])"
-    single = rf"\x27{some_single}{inside}(?:(?:\\[^\n]|\x27(?!{ends})){inside}){{0,40}}\x27(?={ends})"
-    paired = [rf"{first}[^{last}\n]{{1,4000}}{last}" for first, last in _PAIRS]
+    single = rf"\x27{some_single}{inside}(?:(?:\\[^\n]|\x27(?!{ends})){inside}){{0,20}}\x27(?={ends})"
+    paired = [rf"{first}[^{last}\n]{{1,1000}}{last}" for first, last in _PAIRS]
     return rf"{_EMPHASIS}(?:{'|'.join([double, single, *paired])})"
 
 
