@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from selpe.errors import DataError
-from selpe.privacy.seal import sealed
-from selpe.schema import Record, Schema, Value, Violation
+from selpe.schema import Record, Schema, Value
 
-
-# Checked copies of the rows, and the row positions of each unit in order of their first row.
+# The rows, checked, and the row positions of each unit in order of their first row.
 Admitted: TypeAlias = tuple[tuple[Record, ...], tuple[tuple[int, ...], ...]]
 
 
-def admit(rows: Iterable[Mapping[str, Value]], schema: Schema, unit: str | None) -> Admitted | DataError:
+def admit(rows: Sequence[Record], schema: Schema, unit: str | None) -> Admitted | DataError:
     """The rows, checked; or what is wrong with the first that does not fit, for the caller to raise.
 
     It is not raised here, so that no traceback leads through a frame that holds rows.
     """
-    copies = [dict(row) for row in rows]
     if unit is None:
-        units: tuple[tuple[int, ...], ...] = tuple((position,) for position in range(len(copies)))
+        units: tuple[tuple[int, ...], ...] = tuple((position,) for position in range(len(rows)))
     else:
-        names = [_unit_name(row.get(unit)) for row in copies]
+        names = [_unit_name(row.get(unit)) for row in rows]
         if "" in names:
             where = f"row {names.index('') + 1}, field '{unit}'"
             return DataError("must be present: it says whose record this is", where=where)
         units = _positions(names)
         if unit not in schema.names:
-            copies = [{name: value for name, value in row.items() if name != unit} for row in copies]
-    return _first_problem(copies, schema) or (tuple(copies), units)
+            rows = [{name: value for name, value in row.items() if name != unit} for row in rows]
+    return _first_problem(rows, schema) or (tuple(rows), units)
 
 
 def _first_problem(rows: Sequence[Record], schema: Schema) -> DataError | None:
-    bad = [(number, found[0]) for number, row in enumerate(rows, 1) if (found := _violations(row, schema))]
+    bad = [(number, found[0]) for number, row in enumerate(rows, 1) if (found := schema.check(row))]
     if not bad:
         return None
     number, first = bad[0]
@@ -44,10 +41,6 @@ def _first_problem(rows: Sequence[Record], schema: Schema) -> DataError | None:
         where=f"row {number}, field '{first.field}'",
         hint="correct the table, or widen the schema where the value may be publicly known",
     )
-
-
-def _violations(row: Record, schema: Schema) -> list[Violation]:
-    return sealed(lambda: schema.check(row), "the schema's check")
 
 
 def _unit_name(value: Value) -> str:

@@ -115,6 +115,7 @@ class PrivateTable:
         "__unit",
         "__units",
     )
+    __units: tuple[tuple[int, ...], ...]
 
     def __init__(
         self,
@@ -126,14 +127,15 @@ class PrivateTable:
         allow_private_text_to: str | Collection[str] = (),
     ) -> None:
         schema.require_confirmed()
-        admitted = admit(rows, schema, unit)
-        del rows  # an error leaves no frame of ours that leads to the rows
+        self.__schema, self.__unit, self.__units = schema, unit, ()
+        # From here on no frame of ours leads to the rows, so that an error's traceback does not either.
+        arriving = [list(map(dict, rows))]
+        del rows
+        admitted = sealed(lambda: admit(arriving.pop(), schema, unit), "the schema's check")
         if isinstance(admitted, DataError):
             raise admitted
         self.__rows, self.__units = admitted
         self.__labels = tuple(schema.label_of(row) for row in self.__rows)
-        self.__schema = schema
-        self.__unit = unit
         self.__account = account
         hosts = [allow_private_text_to] if isinstance(allow_private_text_to, str) else allow_private_text_to
         self.__allowed = frozenset(_host(host) for host in hosts)
