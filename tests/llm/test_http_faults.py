@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import subprocess
 from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
@@ -22,6 +20,7 @@ from faulty_server import (
     hang,
     hang_up,
     huge,
+    make_certificate,
     ok,
     raw,
     said,
@@ -36,11 +35,12 @@ from selpe.llm.transport import Timeouts
 
 HELLO = Request(messages=(Message("user", "hello"),), key="k")
 QUICK = Timeouts(connect=2.0, first_byte=0.25, total=0.5)
+CALM = Timeouts(connect=5.0, first_byte=5.0, total=10.0)
 PAGE = b"<html>It works!</html>"
 
 
 def model(*urls: str, **settings: Any) -> HttpModel:
-    usual: dict[str, Any] = {"timeouts": QUICK, "clock": FastClock(), "attempts": 3, "patience": 30.0}
+    usual: dict[str, Any] = {"timeouts": CALM, "clock": FastClock(), "attempts": 3, "patience": 30.0}
     return HttpModel(list(urls), "toy", **(usual | settings))
 
 
@@ -66,6 +66,10 @@ class Case:
     tries: int | None = 3
     retryable: bool = True
     raised: bool = False
+
+    @property
+    def timeouts(self) -> Timeouts:
+        return QUICK if self.kind == "timeout" else CALM
 
 
 CASES = (
@@ -99,10 +103,10 @@ def test_a_fault_that_lasts_ends_as_documented(case: Case) -> None:
     with FaultyServer(rest=case.behaviour) as server:
         if case.raised:
             with pytest.raises(ModelError) as raised:
-                ask(server.url, max_body=LARGEST, budget=budget)
+                ask(server.url, timeouts=case.timeouts, max_body=LARGEST, budget=budget)
             error: ModelError | None = raised.value
         else:
-            answer = ask(server.url, max_body=LARGEST, budget=budget)
+            answer = ask(server.url, timeouts=case.timeouts, max_body=LARGEST, budget=budget)
             assert (answer.finish, answer.text, answer.request) == ("error", "", HELLO)
             error = answer.error
         assert error is not None
@@ -116,7 +120,7 @@ def test_a_fault_that_lasts_ends_as_documented(case: Case) -> None:
 @pytest.mark.parametrize("case", [c for c in CASES if c.retryable], ids=lambda case: case.name)
 def test_a_fault_that_passes_is_survived(case: Case) -> None:
     with FaultyServer(script=[case.behaviour, case.behaviour]) as server:
-        answer = ask(server.url)
+        answer = ask(server.url, timeouts=case.timeouts)
         assert (answer.finish, answer.text) == ("stop", "fine")
         assert len(server.posts) == 3
 
@@ -201,15 +205,7 @@ def test_a_prompt_beyond_the_context_is_its_own_error() -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not installed")
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
-    return cert, key
+    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused_at_once(certificate: tuple[Path, Path]) -> None:

@@ -326,7 +326,8 @@ def _suits(request: Request) -> Callable[[Endpoint], int]:
 
 
 def _only(mine: Endpoint) -> Callable[[Endpoint], int]:
-    return lambda endpoint: 2 if endpoint is mine else 1
+    """Ranks one endpoint first, unless it is benched: then nobody waits for it while others live."""
+    return lambda endpoint: 2 if endpoint is mine and mine.breaker.state == "closed" else 1
 
 
 def _any_dialect(traits: Traits, constraint: str) -> bool:
