@@ -14,7 +14,7 @@ from selpe.draft.kinds import ColumnDraft, Habits, draft_column
 from selpe.draft.profile import profile
 from selpe.errors import DataError
 from selpe.schema import Schema
-from selpe.table.cells import MISSING, cell_text
+from selpe.table.cells import MISSING
 from selpe.table.core import COUNTED, Table, listed
 from selpe.table.days import date_readings
 from selpe.table.numerals import read_numeral
@@ -86,7 +86,7 @@ def _check_header(table: Table) -> None:
     suspicious = [
         place + 1
         for place, name in enumerate(table.columns)
-        if _looks_like_data(name) or name in {cell_text(cell) for cell in table.data[place] if cell is not None}
+        if _looks_like_data(name) or any(isinstance(cell, str) and cell.strip() == name for cell in table.data[place])
     ]
     if suspicious:
         raise DataError(

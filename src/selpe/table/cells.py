@@ -115,6 +115,8 @@ def is_missing(field: Field, cell: object) -> bool:
 
 def clean_text(text: str) -> str:
     """Text with plain newlines and without control characters, lone surrogates or outer space."""
+    if text.isprintable():
+        return text.strip()
     plain = _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return _SURROGATE.sub("\ufffd", plain).strip()
 

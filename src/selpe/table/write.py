@@ -58,8 +58,14 @@ def to_frame(records: Rows, schema: Schema) -> pd.DataFrame:
     """Records as a pandas frame: strings, categoricals, nullable integers and booleans, floats and days."""
     import pandas as pd
 
-    frame: pd.DataFrame = pd.DataFrame({field.name: _series(field, records) for field in schema.fields})
-    return frame
+    def build() -> pd.DataFrame:
+        frame: pd.DataFrame = pd.DataFrame({field.name: _series(field, records) for field in schema.fields})
+        return frame
+
+    def failed(kind: str) -> DataError:
+        return DataError(f"the records do not have the schema's types ({kind})", hint="Check them with the schema.")
+
+    return attempt(build, failed)
 
 
 def _series(field: Field, records: Rows) -> Any:
@@ -128,21 +134,26 @@ def _write_xlsx(records: Rows, schema: Schema, path: Path, excel_safe: bool) -> 
     import openpyxl
     from openpyxl.cell import WriteOnlyCell
 
+    # Everything that can fail comes before the sheet is opened: openpyxl does not clean up after itself.
+    rows = [
+        [_day(field, _shown(field, record.get(field.name), excel_safe)) for field in schema.fields]
+        for record in records
+    ]
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet("records")
     sheet.append(list(schema.names))
-    for record in records:
-        row = []
-        for field in schema.fields:
-            value = record.get(field.name)
-            shown = _text(field, value, excel_safe) if isinstance(value, str) else value
-            cell = WriteOnlyCell(sheet, value=_day(field, shown))
-            if isinstance(value, str) and field.kind != "date":
+    for row in rows:
+        cells = [WriteOnlyCell(sheet, value=value) for value in row]
+        for cell, value in zip(cells, row, strict=True):
+            if isinstance(value, str):
                 cell.data_type = "s"  # text that starts with '=' stays text
-            row.append(cell)
-        sheet.append(row)
+        sheet.append(cells)
     with path.open("wb") as file:
         book.save(file)
+
+
+def _shown(field: Field, value: Value, excel_safe: bool) -> Value:
+    return _text(field, value, excel_safe) if isinstance(value, str) else value
 
 
 def _day(field: Field, value: Value) -> Value | date:
