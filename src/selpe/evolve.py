@@ -236,7 +236,7 @@ class Evolution:
         return full[self._choose("bundle", self.plan.bundle_epsilon, records).winner]
 
     def _choose(self, name: str, epsilon: float, sets: Sequence[Sequence[Record]]) -> Selection:
-        """One set of several, by the votes of all private rows: by prediction where there is a label, else by coverage."""
+        """One set of several, by all private rows' votes: by prediction where there is a label, else by coverage."""
         everything = list({self.schema.dumps(record): record for one in sets for record in one}.values())
         vote: Predictive | Coverage
         if self.schema.label is not None:
@@ -325,14 +325,13 @@ class Evolution:
 
 def spread(space: PoolDistances, among: NDArray[np.intp], count: int) -> list[int]:
     """`count` of the given candidates, each as far as can be from those taken before (farthest-first traversal)."""
-    taken = [int(among[0])]
-    nearest = space.among([taken[0]])[0][among]
+    taken = [0]
+    nearest = space.among([int(among[0])])[0][among]
     while len(taken) < min(count, len(among)):
-        nearest[[int(np.flatnonzero(among == i)[0]) for i in taken[-1:]]] = -1.0
-        following = int(among[int(np.argmax(nearest))])
-        taken.append(following)
-        nearest = np.minimum(nearest, space.among([following])[0][among])
-    return taken
+        nearest[taken] = -1.0
+        taken.append(int(np.argmax(nearest)))
+        nearest = np.minimum(nearest, space.among([int(among[taken[-1]])])[0][among])
+    return [int(among[place]) for place in taken]
 
 
 def _distinct(candidates: Sequence[Candidate], schema: Schema) -> tuple[Record, ...]:

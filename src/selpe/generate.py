@@ -254,7 +254,7 @@ class Generator:
         common: dict[str, Any] = {"seed": seed, "min_p": self._min_p, **settings}
         if guide.family == "chat":
             return Request(messages=(Message("user", text.strip()),), **common)
-        return Request(prompt=text.strip() + ("\n" if part == "record" else " "), **common)
+        return Request(prompt=text.strip() + "\n", **common)
 
     # -- what a prompt shows -------------------------------------------------------------------------------------
 
