@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from lark import Lark
@@ -17,7 +19,10 @@ from selpe.evaluate.validity import (
     strict_grammar,
     validator,
 )
-from selpe.schema import Schema
+from selpe.schema import Record, Schema, Value
+from selpe.table import read_table, to_records
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 SCHEMA = Schema.from_yaml("""
 name: desk
@@ -167,6 +172,39 @@ def test_without_a_complete_record_the_first_readable_value_of_each_field_wins()
     text = "level: high\npulse: none\nlevel: low\npulse: 70"
     found = extract(text, SCHEMA)
     assert (found["level"], found["pulse"], found["amount"]) == ("high", 70, None)
+
+
+def _given(record: Record) -> list[tuple[str, str, Value]]:
+    return [(name, name.replace("_", " ").capitalize(), value) for name, value in record.items() if value is not None]
+
+
+NOTATIONS: dict[str, Callable[[Record], str]] = {
+    "lines": lambda record: "\n".join(f"{title}: {value}" for _, title, value in _given(record)),
+    "list": lambda record: "Sure!\n\n" + "\n".join(f"- **{title}:** {value}" for _, title, value in _given(record)),
+    "rows": lambda record: "|a|b|\n|-|-|\n" + "\n".join(f"| {name} | {value} |" for name, _, value in _given(record)),
+    "commas": lambda record: ", ".join(f"{name}={value}" for name, _, value in _given(record)),
+    "semicolons": lambda record: "; ".join(f"{name}: {value}" for name, _, value in _given(record)),
+    "python": repr,
+    "fence": lambda record: f"```json\n{json.dumps(record, indent=2)}\n```\nAnything else?",
+}
+
+
+@pytest.mark.parametrize("notation", NOTATIONS)
+def test_the_example_records_survive_every_notation(notation: str) -> None:
+    schema = Schema.load(EXAMPLES / "triage" / "schema.yaml")
+    records = to_records(read_table(EXAMPLES / "triage" / "test.csv"), schema)
+    for record in records:
+        assert extract(NOTATIONS[notation](record), schema) == record
+    assert len(records) > 50
+
+
+def test_words_for_nothing_are_missing_where_a_field_is_optional() -> None:
+    schema = Schema.from_yaml(
+        "name: maybe\nfields:\n  note: {kind: text, optional: true}\n  must: {kind: text}\n"
+        "  used: {kind: category, values: [None, some], optional: true}\n"
+    )
+    assert extract("note: None\nmust: None\nused: None", schema) == {"note": None, "must": "None", "used": "None"}
+    assert extract('"note": "None"', schema)["note"] == "None"
 
 
 def test_pairs_of_unknown_keys_are_skipped_whole() -> None:

@@ -8,7 +8,7 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 
 from selpe.evaluate import patterns
-from selpe.schema import Field, Value
+from selpe.schema import CategoryField, Field, Value
 
 _BODIES = {
     "integer": re.compile(patterns.INTEGER_BODY),
@@ -18,7 +18,8 @@ _BODIES = {
 }
 _TRUE = frozenset({"true", "yes", "y", "t", "on", "1"})
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_CLOSING = {"]": "[", ")": "(", ">": "<"}
+# Words that stand for a missing value where one may be missing, and no category is called that.
+_NOTHING = frozenset({"none", "null", "nan", "na", "n/a", "unknown", "missing", "not available", "not stated"})
 _PARTNERS = {"“": "”", "‘": "’", "«": "»", "`": "`", "'": "'", '"': '"'}
 # More digits than any sensible bound has; beyond them a number is out of every range, and slow to convert.
 MAX_DIGITS = 400
@@ -55,13 +56,19 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _bare(text: str) -> str:
-    """Unquoted text without the separators and unpaired brackets that its surroundings left on it."""
+    """Unquoted text without the separators that its surroundings left on it."""
     stripped = text.strip(" \t\r\n,;*`")
-    while stripped and (opening := _CLOSING.get(stripped[-1])) and opening not in stripped:
+    if stripped.endswith("]") and "[" not in stripped:
         stripped = stripped[:-1].rstrip(" \t,;*`")
     if len(stripped) > 1 and stripped[0] in "\"'" and stripped[-1] == stripped[0]:
         stripped = stripped[1:-1]
     return stripped
+
+
+def says_nothing(field: Field, text: str) -> bool:
+    """True for an unquoted word that means 'missing', where the field may be missing and lists no such value."""
+    listed = isinstance(field, CategoryField) and text in field.values
+    return field.optional and not listed and text.casefold() in _NOTHING
 
 
 def value_of(field: Field, text: str) -> Value:

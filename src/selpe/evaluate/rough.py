@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from selpe.evaluate.grammar import rough_grammar
-from selpe.evaluate.lexical import lexeme, value_of
+from selpe.evaluate.lexical import lexeme, says_nothing, value_of
 from selpe.schema import Record, Schema
 
 if TYPE_CHECKING:
@@ -84,7 +84,10 @@ class RoughParser:
     def _read(self, key: str, kind: str, token: str) -> str | None:
         if kind in ("JUNK", "OTHER", "NULL"):
             return None
-        text = lexeme(self._schema.field(key), token)
+        field = self._schema.field(key)
+        text = lexeme(field, token)
+        if kind == "BARE" and says_nothing(field, text):
+            return None
         return text if text or kind == "STRING" else None
 
     def _record(self, entries: list[_Entry]) -> dict[str, str]:
