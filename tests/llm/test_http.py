@@ -318,7 +318,7 @@ def test_a_real_server_that_is_killed_midway_loses_nothing_to_its_neighbour(smol
     with (
         start(smollm2, parallel=2, threads=1) as dying,
         start(smollm2, parallel=2, threads=1) as lasting,
-        model(dying.base_url, lasting.base_url, parallel=2) as client,
+        HttpModel([dying.base_url, lasting.base_url], parallel=2) as client,
     ):
         requests = [Request(prompt="One, two,", max_tokens=6, seed=i, key=str(i)) for i in range(24)]
         answers = []
