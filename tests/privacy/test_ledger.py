@@ -290,6 +290,13 @@ def rechained(changed: list[bytes]) -> list[bytes]:
     return out
 
 
+def with_a_forged_cap(all_: list[bytes]) -> list[bytes]:
+    """A chained but unsealed line behind the head, where a crash might have left an honest one."""
+    fields = json.loads(all_[1])
+    fields["seq"], fields["data"]["epsilon"] = len(all_) + 1, 1000.0
+    return rechained([*all_, journal_module.canonical(fields).encode() + b"\n"])
+
+
 FORGERIES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "edited": lambda all_: [cheaper(line) for line in all_],
     "edited and rechained": lambda all_: rechained([cheaper(line) for line in all_]),
@@ -301,6 +308,7 @@ FORGERIES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "last line torn": lambda all_: [*all_[:-1], all_[-1][:-20]],
     "last newline removed": lambda all_: [*all_[:-1], all_[-1][:-1]],
     "emptied": lambda _: [],
+    "a higher cap added": with_a_forged_cap,
     "a space added": lambda all_: [all_[0].replace(b":", b": ", 1), *all_[1:]],
     "a blank line added": lambda all_: [*all_, b"\n"],
     "garbage": lambda all_: [*all_[:2], b"\x00\xff\n", *all_[3:]],
@@ -329,12 +337,44 @@ def test_a_missing_file_or_head_is_noticed(used: Ledger) -> None:
     with pytest.raises(LedgerError, match="head file of the ledger is missing"):
         used.charge(charge("more"))
     head.write_bytes(kept.replace(b'"seq":10', b'"seq":4'))
-    with pytest.raises(LedgerError, match="head file of the ledger was edited"):
+    with pytest.raises(LedgerError, match="not the one that was acknowledged"):
         used.charge(charge("more"))
     head.write_bytes(kept)
     used.path.unlink()
     with pytest.raises(LedgerError, match="10 entries were acknowledged"):
         Ledger.open("clinic").charge(charge("more"))
+
+
+@pytest.mark.parametrize("key", ["own", "invented"])
+def test_an_end_cut_off_together_with_a_forged_head_is_noticed(used: Ledger, key: str) -> None:
+    path = used.path.with_name("head.json")
+    head, kept = json.loads(path.read_bytes()), lines(used)[:-2]
+    last = json.loads(kept[-1])
+    used.path.write_bytes(b"".join(kept))
+    forged = {**head, "seq": last["seq"], "sum": last["sum"], "key": head["key"] if key == "own" else "f" * 16}
+    path.write_text(json.dumps(forged))
+    with pytest.raises(LedgerError, match="head file of the ledger was edited"):
+        Ledger.open("clinic").spent()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(where=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255), how=st.sampled_from(["set", "cut", "add"]))
+def test_any_changed_byte_is_noticed(where: float, byte: int, how: str, home: Path) -> None:
+    ledger = Ledger.open("clinic")
+    if not ledger.exists:
+        ledger.set_budget(4.0)
+        ledger.store(ledger.charge(charge("s0", 0.25)), {"winner": 0})
+    raw = ledger.path.read_bytes()
+    at = int(where * len(raw))
+    changed = raw[:at] + (b"" if how == "cut" else bytes([byte])) + raw[at + (how != "add") :]
+    if changed == raw:
+        return
+    ledger.path.write_bytes(changed)
+    try:
+        with pytest.raises(LedgerError):
+            Ledger.open("clinic").spent()
+    finally:
+        ledger.path.write_bytes(raw)
 
 
 def test_a_ledger_under_another_name_is_refused(used: Ledger) -> None:

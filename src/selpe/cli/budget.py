@@ -216,9 +216,12 @@ def _list(entries: tuple[Entry, ...]) -> None:
 
 
 def _print(table: Table) -> None:
+    from rich.console import Console
+
     console = out()
     # A pipe or a log has no width to fold columns into: lines stay whole there.
-    console.print(table, width=None if console.is_terminal else 1000, crop=False)
+    wide = console if console.is_terminal else Console(file=console.file, width=1000, highlight=False)
+    wide.print(table)
 
 
 def _what(entry: Entry) -> str:

@@ -202,15 +202,18 @@ class Journal:
             seq, total, mac, key_id = fields["seq"], fields["sum"], fields["mac"], fields["key"]
         except (ValueError, KeyError, TypeError):
             raise self._refused("the head file of the ledger is damaged") from None
-        ours = self.key if self.key is not None and self.key.id == key_id else None
-        if ours and not hmac.compare_digest(str(mac), _seal(ours, "head", f"{seq}:{total}")):
-            raise self._refused("the head file of the ledger was edited")
         if not isinstance(seq, int) or seq < 1:
             raise self._refused("the head file of the ledger is damaged")
         if seq > count:
             raise self._refused(f"{seq} entries were acknowledged, but only {count} are in the ledger")
         if reading.entries[seq - 1].sum != total:
             raise self._refused(f"line {seq} is not the one that was acknowledged")
+        # The head is sealed with the key of the line it names; else a forger could name a key nobody has.
+        sealing = [str(e.data.get("key", "")) for e in reading.entries[:seq] if e.kind in _SEALING]
+        ours = self.key if self.key is not None and self.key.id == sealing[-1] else None
+        wrong = ours and not hmac.compare_digest(str(mac), _seal(ours, "head", f"{seq}:{total}"))
+        if key_id != sealing[-1] or wrong:
+            raise self._refused("the head file of the ledger was edited")
 
     def _edited(self, seq: int, why: str) -> LedgerError:
         return self._refused(f"line {seq} of the ledger was edited or damaged: {why}")
