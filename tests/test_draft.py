@@ -244,6 +244,11 @@ def test_a_table_without_a_header_is_refused_before_its_first_row_is_shown(first
     assert first[0] not in str(caught.value) + caught.value.hint
 
 
+def test_free_text_may_happen_to_be_its_columns_name() -> None:
+    rows = [{"note": "note" if i == 7 else f"text {i}", "a": i % 3, "b": i % 3, "c": i % 3} for i in range(30)]
+    assert draft_schema(read_table(rows)).schema.names == ("note", "a", "b", "c")
+
+
 def test_columns_that_share_a_name_are_refused_by_position(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,a\n1,2,3\n", encoding="utf-8")
     with pytest.raises(DataError, match="columns 1, 3"):

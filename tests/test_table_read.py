@@ -139,6 +139,12 @@ def test_rows_of_another_width_are_set_aside(tmp_path: Path) -> None:
     assert [row.row for row in table.broken] == [3, 4]
 
 
+def test_a_header_repeated_by_joined_files_is_set_aside(tmp_path: Path) -> None:
+    table = read_table(_file(tmp_path, "t.csv", "a,b\n1,2\na,b\n3,4\n"))
+    assert table.column("a") == ["1", "3"]
+    assert [(row.row, row.expected) for row in table.broken] == [(3, "must not repeat the header")]
+
+
 def test_a_column_without_a_name_is_left_out_with_a_note(tmp_path: Path) -> None:
     table = read_table(_file(tmp_path, "t.csv", ",a\n0,5\n1,6\n"))
     assert table.columns == ("a",)

@@ -83,11 +83,15 @@ def _check_header(table: Table) -> None:
     if table.repeated:
         places = " and ".join(listed([place + 1 for place in group]) for group in table.repeated)
         raise DataError(f"columns share a name (columns {places})", where=table.source, hint="Rename one of them.")
-    suspicious = [
+    suspicious = [place + 1 for place, name in enumerate(table.columns) if _looks_like_data(name)]
+    # Free text can happen to be its column's name; that a third of the names are cells of their columns cannot.
+    echoed = [
         place + 1
         for place, name in enumerate(table.columns)
-        if _looks_like_data(name) or any(isinstance(cell, str) and cell.strip() == name for cell in table.data[place])
+        if any(isinstance(cell, str) and cell.strip() == name for cell in table.data[place])
     ]
+    if 3 * len(echoed) >= len(table.columns):
+        suspicious = sorted({*suspicious, *echoed})
     if suspicious:
         raise DataError(
             f"the names of columns {listed(suspicious)} look like data",

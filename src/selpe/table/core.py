@@ -98,6 +98,9 @@ def build_table(
     kept: list[Sequence[object]] = []
     bad = list(broken)
     for number, cells in rows:
+        if cells[0] == header[0] and list(cells) == list(header) and width > 1:
+            bad.append(BrokenRow(number, "must not repeat the header"))
+            continue
         extra = cells[width:]
         if len(cells) < width or any(not _blank(cell) for cell in extra):
             expected = f"must have {width} cells, as the header has; it has {len(cells)}"
