@@ -59,9 +59,26 @@ class RunConfig(BaseModel):
     votes: Literal["approval", "closeness", "prototype"] = Field("approval", description="How a row votes on records.")
     epsilon_schedule: Literal["uniform", "increasing"] = Field("uniform", description="How ε is split over rounds.")
 
+    guides: Literal["auto", "off"] | list[str] = Field(
+        "auto", description="Prompt variants to vote on before round 1: ours, none, or ours and your own texts."
+    )
+    bundles: int = Field(32, ge=0, le=512, description="Candidate release sets to vote on at the end; 0: off.")
+    contrast: bool = Field(True, description="Show contrasts of winners as negative exemplars.")
+    quota: Literal["progressive", "uniform"] = Field("progressive", description="How records spread over rounds.")
+    stages: Literal[1, 2] = Field(2, description="2: context, then record; 1: the record at once (ablation).")
+    kernel: Literal["fields", "global"] = Field("fields", description="'global' drops the field channels (ablation).")
+    inclusion: Literal["centre", "diverse"] = Field("diverse", description="Which candidates enter the table.")
+    explore: float = Field(1 / 3, ge=0.0, le=1.0, description="Share of each pool proposed without exemplars.")
+    exemplars: int = Field(2, ge=0, le=8, description="Winners and contrasts shown to the model, of each.")
+    temperature: float = Field(1.0, ge=0.0, le=3.0, description="τ of stage I (the paper: 1.2).")
+    record_temperature: float = Field(0.7, ge=0.0, le=3.0, description="τ of stage II.")
+    attempts: int = Field(6, ge=1, le=50, description="Tries per candidate before it is given up.")
+
     llm: str = Field("smollm2", description="A model name, a GGUF path, hf:org/name, or a server's URL.")
     encoder: str = Field("minilm", description="minilm, hash, st:name, or an embeddings URL.")
     allow_private_text_to: str | None = Field(None, description="The one host that private text may be sent to.")
+    price_in: float | None = Field(None, ge=0.0, description="A server's price per million prompt tokens.")
+    price_out: float | None = Field(None, ge=0.0, description="A server's price per million written tokens.")
     seed: int = Field(0, ge=0, description="Makes everything but the private noise repeatable.")
     out: str = Field("runs", description="The folder that run folders are written to.")
 

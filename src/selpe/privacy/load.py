@@ -1,0 +1,32 @@
+"""Reading the private table: from its source straight into `PrivateTable`, with nothing left behind on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from selpe.config import RunConfig
+from selpe.privacy.ledger import Ledger
+from selpe.privacy.private import PrivateTable
+from selpe.schema import Schema
+from selpe.table import read_table, to_records
+
+
+def load_private(config: RunConfig, schema: Schema, ledger: Ledger, *, run: str, source: Any = None) -> PrivateTable:
+    """The private table of a run, and its ledger told which table this is.
+
+    `source` is a frame that stands in for the file of the settings.
+    """
+    schema.require_confirmed()
+    table = PrivateTable(
+        to_records(
+            read_table(config.data if source is None else source, sheet=config.sheet, query=config.query),
+            schema,
+            unit=config.unit,
+        ),
+        schema,
+        account=ledger.account(run),
+        unit=config.unit,
+        allow_private_text_to=config.allow_private_text_to or (),
+    )
+    ledger.recognise(table.fingerprint())
+    return table

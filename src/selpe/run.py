@@ -1,0 +1,422 @@
+"""A run and its folder: what was asked, what came out, and enough on disk to go on after any interruption.
+
+    runs/<name>/
+      manifest.json   settings, versions, plan, counts, tokens, times, state
+      release/        synthetic.csv, synthetic.jsonl, schema.json, privacy-card.json, privacy-card.md
+      internal/       NOT FOR RELEASE: what is computed against private rows without noise
+      work/           model answers by request hash, events
+
+Resuming is running again: model answers come from `work/`, private choices from the ledger, and the algorithm, being a
+function of those and the settings, ends where it would have ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import random
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from selpe import __version__
+from selpe.config import RunConfig, check_config
+from selpe.encode.base import Encoder
+from selpe.errors import ModelError, RunError
+from selpe.events import Answered, Emit, Event, PoolReady, Selected, silence
+from selpe.evolve import Evolution, Evolved, Method
+from selpe.generate import Candidate, Generator, Proposal
+from selpe.guides import Guide, builtin_guides, default_guide, user_guides
+from selpe.kernel import MultiChannelKernel
+from selpe.llm.base import ChatModel
+from selpe.llm.remembering import AnswerStore, RememberingModel
+from selpe.privacy.card import build_card, render_markdown
+from selpe.privacy.ledger import Ledger
+from selpe.privacy.load import load_private
+from selpe.privacy.plan import Plan, make_plan
+from selpe.schema import Record, Schema
+from selpe.table import write_table
+
+RELEASED = ("privacy-card.json", "privacy-card.md", "schema.json", "synthetic.csv", "synthetic.jsonl")
+INTERNAL_NOTE = "What lies here was computed against private rows without noise. It must not leave the house.\n"
+_VERSIONS = ("opendp", "numpy", "openvino", "openvino-genai", "llguidance", "scikit-learn", "pandas")
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of a run, kept by listening to its events."""
+
+    answers: int = 0
+    replayed: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    candidates: int = 0
+    retries: dict[str, int] = field(default_factory=dict)
+    given_up: dict[str, int] = field(default_factory=dict)
+    selections: list[dict[str, Any]] = field(default_factory=list)
+
+    def listen(self, event: Event) -> None:
+        """Counts one event."""
+        if isinstance(event, Answered):
+            self.answers += 1
+            self.replayed += event.replayed
+            self.prompt_tokens += event.prompt_tokens
+            self.completion_tokens += event.completion_tokens
+        elif isinstance(event, PoolReady):
+            self.candidates += event.found
+            for counts, more in ((self.retries, event.retries), (self.given_up, event.given_up)):
+                for reason, count in more.items():
+                    counts[reason] = counts.get(reason, 0) + count
+        elif isinstance(event, Selected):
+            self.selections.append(event.as_dict())
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished run: its folder, its records, and what to generate more from."""
+
+    folder: Path
+    schema: Schema
+    records: tuple[Record, ...]
+    manifest: Mapping[str, Any]
+    evolved: Evolved
+
+
+class Run:
+    """One run. `Run.create` begins one, `Run.open` takes one up again; `execute` does or finishes the work."""
+
+    def __init__(self, folder: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
+        self.folder = folder
+        self.config = config
+        self.manifest = manifest
+
+    @classmethod
+    def create(cls, config: RunConfig, *, name: str | None = None) -> Run:
+        """A new run folder. Nothing private is read and nothing is spent yet."""
+        stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+        # The ledger knows a run by its name for ever, so a name must not come twice, even after a deleted folder.
+        name = name or f"{config.dataset}-{stamp}-{secrets.token_hex(2)}"
+        folder = Path(config.out) / name
+        try:
+            for part in ("work", "internal"):
+                (folder / part).mkdir(parents=True)
+        except FileExistsError:
+            raise RunError(
+                f"there is a run '{name}' already", hint=f"`selpe resume {folder}` goes on with it"
+            ) from None
+        except OSError as error:
+            raise RunError(f"the run folder cannot be made ({error.strerror})", where=str(folder)) from None
+        (folder / "internal" / "NOT-FOR-RELEASE").write_text(INTERNAL_NOTE, encoding="utf-8")
+        settings = config.model_dump(mode="json", by_alias=True)
+        settings["epsilon"] = str(config.epsilon)  # JSON knows no infinity
+        manifest = {"name": name, "state": "created", "created": _now(), "selpe": __version__, "settings": settings}
+        run = cls(folder, config, manifest)
+        run._save()
+        return run
+
+    @classmethod
+    def open(cls, folder: Path) -> Run:
+        """The run that lives in a folder."""
+        try:
+            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+            settings = dict(manifest["settings"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise RunError("this is not a run folder", where=str(folder), hint="`selpe runs` lists them") from None
+        settings["epsilon"] = float(settings["epsilon"])
+        return cls(folder, check_config(settings, where=f"{folder.name}/manifest.json"), manifest)
+
+    @property
+    def name(self) -> str:
+        """The run's name, by which the ledger knows it."""
+        return str(self.manifest["name"])
+
+    @property
+    def release(self) -> Path:
+        """The folder that may leave the house."""
+        return self.folder / "release"
+
+    def execute(
+        self,
+        *,
+        model: ChatModel,
+        encoder: Encoder,
+        source: Any = None,
+        emit: Emit = silence,
+        cancel: threading.Event | None = None,
+        test_seed: int | None = None,
+    ) -> Outcome:
+        """Does the run, or the rest of it, and writes `release/`. Needs a confirmed schema and enough budget."""
+        schema = Schema.load(self.config.data_schema)
+        with (
+            self._locked(),
+            self._remembering(model) as remembering,
+            (self.folder / "work" / "events.jsonl").open("a", encoding="utf-8") as log,
+        ):
+            tally = Tally()
+
+            def listen(event: Event) -> None:
+                tally.listen(event)
+                if not isinstance(event, Answered):
+                    log.write(json.dumps({"time": _now(), **event.as_dict()}, ensure_ascii=False, default=str) + "\n")
+                    log.flush()
+                emit(event)
+
+            began = time.monotonic()
+            evolution, plan = self._prepare(
+                schema, remembering, encoder, source=source, emit=listen, cancel=cancel, test_seed=test_seed
+            )
+            self._note("running", model=model.name, encoder=encoder.name, plan=plan.to_dict())
+            try:
+                evolved = evolution.run()
+            except KeyboardInterrupt:
+                self._note("interrupted")
+                raise
+            except ModelError:
+                self._note("stopped")
+                raise
+            records = self._ordered(evolved)
+            self._write_release(schema, records, evolved)
+            self._note(
+                "done",
+                finished=_now(),
+                seconds=round(time.monotonic() - began + float(self.manifest.get("seconds", 0.0)), 1),
+                records=len(records),
+                guide=evolved.guide.name,
+                bundle=evolved.bundle,
+                counts={
+                    "answers": tally.answers, "replayed": tally.replayed, "candidates": tally.candidates,
+                    "prompt_tokens": tally.prompt_tokens, "completion_tokens": tally.completion_tokens,
+                    "retries": tally.retries, "given_up": tally.given_up,
+                },
+                selections=tally.selections,
+                private=all(selection.private for selection in evolved.selections),
+            )  # fmt: skip
+        return Outcome(self.folder, schema, tuple(records), self.manifest, evolved)
+
+    # -- putting the parts together ------------------------------------------------------------------------------
+
+    def _prepare(
+        self,
+        schema: Schema,
+        model: ChatModel,
+        encoder: Encoder,
+        *,
+        source: Any,
+        emit: Emit,
+        cancel: threading.Event | None,
+        test_seed: int | None,
+    ) -> tuple[Evolution, Plan]:
+        config = self.config
+        ledger = Ledger.open(config.dataset)
+        private = load_private(config, schema, ledger, run=self.name, source=source)
+        if ledger.budget is None and 0 < config.epsilon < float("inf"):
+            ledger.set_budget(config.budget or config.epsilon, config.adjacency, config.delta)
+        guides = guides_of(config, schema, model)
+        plan = plan_of(config, schema, units=len(private), guides=len(guides))
+        self._same_versions()
+        generator = generator_of(config, schema, model, cancel)
+        method = replace(method_of(config), test_seed=test_seed)
+        evolution = Evolution(
+            private=private,
+            schema=schema,
+            generator=generator,
+            kernel=MultiChannelKernel(schema, encoder, mode=config.kernel),
+            encoder=encoder,
+            plan=plan,
+            guides=guides,
+            method=method,
+            adjacency=config.adjacency,
+            seed=config.seed,
+            emit=emit,
+        )
+        return evolution, plan
+
+    def _same_versions(self) -> None:
+        """A resumed run keeps its plan; settings that changed since would make another run of it."""
+        fingerprint = Schema.load(self.config.data_schema).fingerprint()
+        known = self.manifest.setdefault("schema", fingerprint)
+        if known != fingerprint:
+            raise RunError(
+                "the schema has changed since this run began",
+                where=self.name,
+                hint="put the old schema back to finish it, or start a new run",
+            )
+
+    def _ordered(self, evolved: Evolved) -> list[Record]:
+        """The records in a seeded order: sorted by class they would tell nothing, but read badly."""
+        records = [candidate.record for candidate in evolved.candidates]
+        random.Random(f"order:{self.config.seed}").shuffle(records)
+        return records
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def _write_release(self, schema: Schema, records: list[Record], evolved: Evolved) -> None:
+        """Writes `release/` as a whole: a reader sees the old one, or the new one, never half of one."""
+        part = self.folder / "work" / "release.part"
+        if part.exists():
+            _clear(part)
+        part.mkdir()
+        write_table(records, schema, part / "synthetic.csv")
+        write_table(records, schema, part / "synthetic.jsonl")
+        (part / "schema.json").write_text(_json(schema.to_json_schema()), encoding="utf-8")
+        card = build_card(
+            schema=schema,
+            config=self.config,
+            run=self.name,
+            ledger=Ledger.open(self.config.dataset),
+            selections=evolved.selections,
+            model=str(self.manifest.get("model", "")),
+            encoder=str(self.manifest.get("encoder", "")),
+            records=len(records),
+        )
+        (part / "privacy-card.json").write_text(_json(card), encoding="utf-8")
+        (part / "privacy-card.md").write_text(render_markdown(card), encoding="utf-8")
+        if self.release.exists():
+            _clear(self.release)
+        part.rename(self.release)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One process per run folder."""
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.folder / "work" / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise RunError("another process is working on this run", where=self.name) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @contextmanager
+    def _remembering(self, model: ChatModel) -> Iterator[RememberingModel]:
+        store = AnswerStore(self.folder / "work" / "answers.jsonl")
+        try:
+            yield RememberingModel(model, store)
+        finally:
+            store.close()
+
+    def _note(self, state: str, **more: Any) -> None:
+        self.manifest |= {"state": state, "versions": _versions(), **more}
+        self._save()
+
+    def _save(self) -> None:
+        path = self.folder / "manifest.json"
+        part = path.with_suffix(".part")
+        part.write_text(_json(self.manifest), encoding="utf-8")
+        os.replace(part, path)  # noqa: PTH105  (atomic on every platform, unlike Path.rename on Windows)
+
+
+def guides_of(config: RunConfig, schema: Schema, model: ChatModel) -> tuple[Guide, ...]:
+    """The guides that a run votes on: one alone where voting is off."""
+    capabilities = model.capabilities()
+    if config.guides == "off":
+        return (default_guide(model.name, capabilities),)
+    own = user_guides(config.guides, model.name, capabilities) if isinstance(config.guides, list) else ()
+    return (*builtin_guides(schema, model.name, capabilities), *own)
+
+
+def plan_of(config: RunConfig, schema: Schema, *, units: int, guides: int) -> Plan:
+    """The plan for these settings, from public numbers alone."""
+    return make_plan(
+        units=units,
+        labels=schema.labels,
+        epsilon=config.epsilon,
+        adjacency=config.adjacency,
+        records=config.records,
+        multiplicity=config.multiplicity,
+        rounds=config.rounds,
+        batches=config.batches,
+        alpha=config.alpha,
+        schedule=config.epsilon_schedule,
+        guides=guides if guides > 1 else 0,
+        bundles=config.bundles if config.bundles > 1 else 0,
+        class_sizes=config.class_sizes,
+        quotas=config.quotas,
+        shape=config.quota,
+        vote=config.votes,
+    )
+
+
+def method_of(config: RunConfig) -> Method:
+    """The switches of the method that the settings ask for."""
+    return Method(
+        multiplicity=config.multiplicity,
+        votes=config.votes,
+        mechanism=config.mechanism,
+        contrast=config.contrast,
+        inclusion=config.inclusion,
+        explore=config.explore,
+        exemplars=config.exemplars,
+        bundles=config.bundles,
+    )
+
+
+def generator_of(
+    config: RunConfig, schema: Schema, model: ChatModel, cancel: threading.Event | None = None
+) -> Generator:
+    """The generator that the settings ask for."""
+    return Generator(
+        model,
+        schema,
+        stages=config.stages,
+        temperature=config.temperature,
+        record_temperature=config.record_temperature,
+        attempts=config.attempts,
+        cancel=cancel,
+    )
+
+
+def preview(config: RunConfig, schema: Schema, model: ChatModel, count: int) -> list[Candidate]:
+    """A few candidates from the prior, guide by guide. Reads no private row and spends nothing."""
+    guides, labels = guides_of(config, schema, model), schema.labels or ("",)
+    proposals = [
+        Proposal(guides[i % len(guides)], config.seed + i, label=labels[i % len(labels)] or None) for i in range(count)
+    ]
+    return [candidate for candidate in generator_of(config, schema, model).generate(proposals).candidates if candidate]
+
+
+def list_runs(out: Path) -> list[dict[str, Any]]:
+    """The manifests of all runs in a folder, oldest first."""
+    found = []
+    for path in sorted(out.glob("*/manifest.json")):
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+            found.append({**manifest, "folder": str(path.parent)})
+        except (OSError, ValueError):
+            continue
+    return sorted(found, key=lambda manifest: str(manifest.get("created", "")))
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "selpe": __version__}
+    for package in _VERSIONS:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, indent=2, default=str) + "\n"
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
