@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -95,7 +96,8 @@ class _Adapter:
         self.special_token_ids = sorted(tokens.special)
         self.eos_token_id = tokens.ends[0]
         self.bos_token_id = None
-        self._encode = tokens.encode
+        # The same few stretches are forced in every record of a schema.
+        self._encode = lru_cache(maxsize=4096)(tokens.encode)
 
     def __call__(self, text: bytes | str) -> list[int]:
         return self._encode(text.decode("utf-8") if isinstance(text, bytes) else text)

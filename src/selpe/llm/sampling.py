@@ -32,6 +32,11 @@ class Taste:
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1. Got {self.top_p}")
 
+    @property
+    def greedy(self) -> bool:
+        """True when the most probable token is taken: at temperature 0, or so near to it that division overflows."""
+        return self.temperature < 1e-6
+
 
 def generator(seed: int) -> np.random.Generator:
     """The stream of uniform numbers of one request: counter-based, from its seed alone."""
@@ -45,7 +50,7 @@ def choose(row: Row, taste: Taste, draw: float, mask: Mask | None = None) -> int
         # Seldom: the grammar forbids what the model wants most. Otherwise the mask need not be unpacked.
         allowed = np.flatnonzero(np.unpackbits(mask, count=len(row), bitorder="little"))
         return int(allowed[_choose(row[allowed], taste, draw)])
-    if taste.temperature == 0:
+    if taste.greedy:
         return best
     if not taste.min_p and mask is None:
         return _choose(row, taste, draw)
@@ -68,7 +73,7 @@ def _floor(top: np.float32, taste: Taste) -> float:
 
 def _choose(row: Row, taste: Taste, draw: float) -> int:
     best = int(row.argmax())
-    if taste.temperature == 0 or len(row) == 1:
+    if taste.greedy or len(row) == 1:
         return best
     # In double precision: differences of a row that is scaled by a small temperature stay exact enough.
     weights = np.exp((row - row[best]).astype(np.float64) / taste.temperature)

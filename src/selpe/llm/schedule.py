@@ -89,7 +89,8 @@ class Scheduler:
         self.pool = BlockPool(backend.blocks, backend.block_size)
         self.context_length = min(context_length, backend.blocks * backend.block_size)
         self.parallel = parallel
-        self.chunk = chunk if backend.shares else parallel * self.context_length
+        # With less than three, a prompt of three tokens could not be split without leaving one alone.
+        self.chunk = max(chunk, 3) if backend.shares else parallel * self.context_length
         self.grammars = Grammars(vocabulary)
 
     def serve(
