@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
+from opendp import domains, measurements, measures, metrics
+from opendp.mod import enable_features
 
 from selpe.errors import ConfigError, PrivacyError
 
@@ -27,7 +28,7 @@ LAWS: tuple[Law, ...] = ("permute-and-flip", "exponential")
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace-one")
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-9, 1e6
 
-dp.enable_features("contrib")
+enable_features("contrib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +250,8 @@ def gaussian(values: Sequence[float] | NDArray[np.float64], scale: float) -> NDA
         raise PrivacyError("values that noise is added to must be finite")
     if array.size == 0:
         return array
-    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l2_distance(T=float)
-    noisy = dp.m.make_gaussian(*space, scale=float(scale))(array.ravel().tolist())
+    space = domains.vector_domain(domains.atom_domain(T=float, nan=False)), metrics.l2_distance(T=float)
+    noisy = measurements.make_gaussian(*space, scale=float(scale))(array.ravel().tolist())
     return np.asarray(noisy, dtype=np.float64).reshape(array.shape)
 
 
@@ -301,6 +302,9 @@ def _cost(law: Law, scale: float, monotone: bool, step: int) -> float:
 def _measurement(law: Law, scale: float, monotone: bool) -> Any:
     """OpenDP's noisy max. Which noise it adds follows from the measure: exponential, or Gumbel for zCDP."""
     # i64 and not i32, OpenDP's default for Python integers: sums of fine-grained votes can be large.
-    domain, metric = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64", monotonic=monotone)
-    measure = dp.max_divergence() if law == "permute-and-flip" else dp.zero_concentrated_divergence()
-    return dp.m.make_noisy_max(domain, metric, measure, scale=scale)
+    domain, metric = (
+        domains.vector_domain(domains.atom_domain(T="i64")),
+        metrics.linf_distance(T="i64", monotonic=monotone),
+    )
+    measure = measures.max_divergence() if law == "permute-and-flip" else measures.zero_concentrated_divergence()
+    return measurements.make_noisy_max(domain, metric, measure, scale=scale)
