@@ -26,7 +26,14 @@ DIED = 77
 EPSILON = 0.25  # a power of two: sums are exact
 
 
-class DyingDisk(Disk):
+class QuickDisk(Disk):
+    """A disk that does not wait: bytes written by a process outlive it, synced or not, as long as the machine runs."""
+
+    def sync(self, handle: int) -> None:
+        return None
+
+
+class DyingDisk(QuickDisk):
     """A disk under a process that dies after `fuse` steps; a step is one byte, or one side of a system call."""
 
     def __init__(self, fuse: int) -> None:
@@ -162,7 +169,7 @@ def reap(child: int, pipe: int, witness: Witness) -> int:
     return code
 
 
-def life(root: Path, selections: int, witness: Witness, disk: Disk | None = None) -> int:
+def life(root: Path, selections: int, witness: Witness, disk: Disk) -> int:
     child, pipe = spawn(lambda say: live(root, selections, say, disk))
     return reap(child, pipe, witness)
 
@@ -188,16 +195,16 @@ def test_death_at_every_step_of_a_charge_and_a_result(root: Path) -> None:
     steps = steps_of_one_life(root, 1)
     assert steps > 1500  # opening, cap, charge and result: four lines and four heads, byte by byte
     torn = 0
-    for fuse in range(0, steps, 5):
+    for fuse in range(0, steps, 7):
         shutil.rmtree(root, ignore_errors=True)
         witness = Witness()
         assert life(root, 1, witness, DyingDisk(fuse)) == DIED
         witness.check(root)
         torn += bool(Ledger("t", root).read().torn)
-        assert life(root, 1, witness) == 0, "a crash must never look like tampering"
+        live(root, 1, witness.hear, QuickDisk())  # raises if a crash looks like tampering
         witness.check(root)
         assert set(witness.used) == {"s0"}
-    assert torn > 100
+    assert torn > 80
 
 
 def test_death_while_a_torn_line_is_mended(root: Path, tmp_path: Path) -> None:
@@ -213,13 +220,13 @@ def test_death_while_a_torn_line_is_mended(root: Path, tmp_path: Path) -> None:
         fuse -= 7
     kept = tmp_path / "kept"
     shutil.copytree(root, kept)
-    for mending in range(0, 2000, 11):
+    for mending in range(0, 2000, 17):
         shutil.rmtree(root)
         shutil.copytree(kept, root)
         witness = Witness(first.charged, first.deaths, {k: list(v) for k, v in first.drawn.items()}, {})
         done = life(root, 1, witness, DyingDisk(mending)) == 0
         witness.check(root)
-        assert life(root, 1, witness) == 0
+        live(root, 1, witness.hear, QuickDisk())
         witness.check(root)
         if done:
             kinds = [entry.kind for entry in Ledger("t", root).entries()]
@@ -232,7 +239,7 @@ def test_death_while_a_torn_line_is_mended(root: Path, tmp_path: Path) -> None:
 def test_a_run_that_dies_again_and_again_still_pays_for_every_draw(root: Path, kind: type[DyingDisk]) -> None:
     rng = random.Random(20)
     deaths = 0
-    for _ in range(12):
+    for _ in range(8):
         shutil.rmtree(root, ignore_errors=True)
         witness = Witness()
         while life(root, 6, witness, kind(rng.randrange(200, 2500))) != 0:
@@ -243,7 +250,7 @@ def test_a_run_that_dies_again_and_again_still_pays_for_every_draw(root: Path, k
         assert set(witness.used) == {f"s{n}" for n in range(6)}
         # A draw without a charge of its own would be free.
         assert sum(map(len, witness.drawn.values())) <= witness.charged
-    assert deaths > 30
+    assert deaths > 20
 
 
 def test_two_processes_killed_from_outside_at_random_moments(root: Path) -> None:
