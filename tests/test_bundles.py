@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from selpe.bundles import Origin, make_bundles
+from selpe.generate import Candidate, Proposal
+from selpe.guides import Guide
+from small_world import SCHEMA, drawn
+
+
+def world() -> tuple[dict[str, list[Candidate]], dict[str, list[Origin]]]:
+    included: dict[str, list[Candidate]] = {}
+    origins: dict[str, list[Origin]] = {}
+    for number, label in enumerate(SCHEMA.labels):
+        records = drawn(60, offset=1000 * number)
+        candidates = [
+            Candidate(record, "", Proposal(Guide("a" if i % 2 else "b"), i, positives=(record,) if i % 3 else ()))
+            for i, record in enumerate(records)
+        ]
+        origins[label] = [Origin(c, i // 30, i / 59, not c.proposal.positives) for i, c in enumerate(candidates)]
+        included[label] = candidates[:12]
+    return included, origins
+
+
+def test_bundles_have_the_class_sizes_of_the_evolved_set_which_comes_first() -> None:
+    included, origins = world()
+    bundles = make_bundles(included, origins, count=24, seed=1)
+    assert len(bundles) == 24
+    assert bundles[0].name == "evolved"
+    assert bundles[0].records == {label: tuple(records) for label, records in included.items()}
+    for bundle in bundles:
+        for label in SCHEMA.labels:
+            assert len({id(candidate) for candidate in bundle.records[label]}) == 12
+
+
+def test_bundles_really_differ_and_are_the_same_for_the_same_seed() -> None:
+    included, origins = world()
+    one, two = (make_bundles(included, origins, count=24, seed=1) for _ in range(2))
+    assert one == two
+    assert len({tuple(id(c) for c in bundle.records["low"]) for bundle in one}) == 24
+    assert make_bundles(included, origins, count=24, seed=2) != one
+
+
+def test_a_policy_takes_what_its_name_says() -> None:
+    included, origins = world()
+    for bundle in make_bundles(included, origins, count=24, seed=3):
+        taken = [candidate for records in bundle.records.values() for candidate in records]
+        if bundle.name == "without exemplars":
+            assert all(not candidate.proposal.positives for candidate in taken)
+        if bundle.name == "guide 'a'":
+            assert all(candidate.proposal.guide.name == "a" for candidate in taken)

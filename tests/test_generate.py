@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from selpe.errors import ModelError
+from selpe.generate import Generator, Proposal, without_exemplars
+from selpe.guides import Guide, builtin_guides, family_of, user_guides, written_guides
+from selpe.llm import Answer, Capabilities, Request
+from selpe.llm.fake import FakeModel, Faults
+from small_world import SCHEMA, UNLABELLED, drawn
+
+DOCUMENT, CHAT = Guide("doc"), Guide("chat", family="chat")
+
+
+def proposals(count: int, guide: Guide = DOCUMENT, **more: Any) -> list[Proposal]:
+    return [Proposal(guide, seed, label=SCHEMA.labels[seed % 2], **more) for seed in range(count)]
+
+
+class Recorder(FakeModel):
+    """A fake model that keeps every request it was asked."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.asked: list[Request] = []
+
+    def generate(self, requests: Any, **more: Any) -> Iterator[Answer]:  # type: ignore[override]
+        follow = more.pop("follow", None)
+
+        def keep(answer: Answer) -> Any:
+            further = list(follow(answer)) if follow else []
+            self.asked.extend(further)
+            return further
+
+        def noted() -> Iterator[Request]:
+            for request in requests:
+                self.asked.append(request)
+                yield request
+
+        yield from super().generate(noted(), follow=keep, **more)
+
+
+@pytest.mark.parametrize("guide", [DOCUMENT, CHAT, Guide("seeded", hints=2)])
+@pytest.mark.parametrize("stages", [1, 2])
+def test_every_candidate_is_valid_distinct_and_of_its_class(guide: Guide, stages: int) -> None:
+    made = Generator(FakeModel(), SCHEMA, stages=stages).generate(proposals(40, guide))
+    found = [candidate for candidate in made.candidates if candidate is not None]
+    assert len(found) == 40
+    assert all(SCHEMA.check(candidate.record) == [] for candidate in found)
+    assert len({SCHEMA.dumps(candidate.record) for candidate in found}) == 40
+    assert [SCHEMA.label_of(candidate.record) for candidate in found] == [SCHEMA.labels[i % 2] for i in range(40)]
+    assert all(bool(candidate.context) == (stages == 2) for candidate in found)
+
+
+def test_faults_are_retried_within_the_budget_and_counted_by_reason() -> None:
+    faults = Faults(invalid_json=0.15, truncated=0.1, wrong_enum=0.1, timeout=0.1, rate_limited=0.05)
+    made = Generator(FakeModel(faults=faults), SCHEMA, attempts=8).generate(proposals(80))
+    assert sum(candidate is not None for candidate in made.candidates) >= 78
+    assert {"not a record", "truncated", "invalid", "model error"} <= set(made.effort.retries)
+
+
+def test_what_never_works_is_given_up_and_counted() -> None:
+    made = Generator(FakeModel(faults=Faults(invalid_json=1.0)), SCHEMA, attempts=3).generate(proposals(5))
+    assert made.candidates == (None,) * 5
+    assert made.effort.given_up == {"not a record": 5}
+    assert made.effort.answers == 30  # three waves of two stages
+
+
+def test_an_error_that_cannot_pass_stops_the_generation() -> None:
+    class Broken(FakeModel):
+        def generate(self, requests: Any, **more: Any) -> Iterator[Answer]:  # type: ignore[override]
+            for request in requests:
+                yield Answer(request, "", "error", error=ModelError("no weights"))
+
+    with pytest.raises(ModelError, match="no weights"):
+        Generator(Broken(), SCHEMA).generate(proposals(3))
+
+
+def test_the_pool_does_not_depend_on_the_order_in_which_answers_arrive() -> None:
+    class Backwards(FakeModel):
+        def generate(self, requests: Any, **more: Any) -> Iterator[Answer]:  # type: ignore[override]
+            yield from super().generate(reversed(list(requests)), **more)
+
+    texts = [
+        [SCHEMA.dumps(c.record) for c in Generator(model, SCHEMA).generate(proposals(30)).candidates if c]
+        for model in (FakeModel(), Backwards())
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_duplicates_of_earlier_records_are_refused() -> None:
+    first = Generator(FakeModel(), SCHEMA).generate(proposals(10)).candidates
+    taken = [candidate.record for candidate in first if candidate]
+    again = Generator(FakeModel(), SCHEMA).generate(proposals(10), taken=taken)
+    assert again.effort.retries["duplicate"] == 10
+    assert not {SCHEMA.dumps(c.record) for c in again.candidates if c} & {SCHEMA.dumps(record) for record in taken}
+
+
+def test_seeded_values_are_kept_by_the_record() -> None:
+    model = Recorder()
+    made = Generator(model, SCHEMA).generate(proposals(12, Guide("seeded", hints=2)))
+    for candidate, request in zip(made.candidates, [r for r in model.asked if r.json_schema], strict=False):
+        assert candidate is not None
+        assert request.json_schema is not None
+        fixed = {k: v["const"] for k, v in request.json_schema["properties"].items() if "const" in v}
+        assert len(fixed) == 3
+
+
+@pytest.mark.parametrize("guide", [DOCUMENT, CHAT])
+def test_prompts_hold_the_schema_the_guide_and_the_exemplars_and_nothing_else(guide: Guide) -> None:
+    model = Recorder()
+    good, bad = drawn(2, offset=500)
+    good["topic"], bad["topic"] = "GOODMARK", "BADMARK"
+    shown = [Proposal(guide, 1, label="low", positives=(good,), negatives=(bad,))]
+    Generator(model, SCHEMA).generate(shown)
+    first = model.asked[0].prompt or model.asked[0].messages[0].content
+    assert "GOODMARK" in first
+    assert "BADMARK" in first
+    assert SCHEMA.description in first
+    Generator(model, SCHEMA).generate([without_exemplars(proposal) for proposal in shown])
+    bare = model.asked[2].prompt or model.asked[2].messages[0].content
+    assert "MARK" not in bare
+
+
+def test_records_are_data_in_a_prompt_never_templates() -> None:
+    hostile = dict(drawn(1)[0])
+    hostile["topic"] = "{{ 7 * 7 }} {% raw %} {# x #}"
+    model = Recorder()
+    Generator(model, SCHEMA).generate([Proposal(DOCUMENT, 1, label="low", positives=(hostile,))])
+    assert "{{ 7 * 7 }}" in model.asked[0].prompt
+
+
+def test_many_proposals_of_a_class_share_a_long_prefix() -> None:
+    model = Recorder()
+    Generator(model, SCHEMA).generate([Proposal(DOCUMENT, seed, label="low") for seed in range(30)])
+    prompts = {request.prompt for request in model.asked if request.key.startswith("I:")}
+    assert len(prompts) <= 3
+
+
+def test_a_schema_without_label_is_generated_too() -> None:
+    made = Generator(FakeModel(), UNLABELLED).generate([Proposal(DOCUMENT, seed) for seed in range(6)])
+    assert all(candidate is not None for candidate in made.candidates)
+
+
+def test_cancelling_returns_what_is_there() -> None:
+    cancel = threading.Event()
+    cancel.set()
+    made = Generator(FakeModel(), SCHEMA, cancel=cancel).generate(proposals(4))
+    assert made.candidates == (None,) * 4
+
+
+def test_small_models_continue_documents_and_larger_ones_follow_instructions() -> None:
+    able = Capabilities(chat_template=True)
+    assert family_of("local:SmolLM2-135M-Instruct", able) == "document"
+    assert family_of("qwen2.5-7b-instruct", able) == "chat"
+    assert family_of("some-base-model", Capabilities(chat_template=False)) == "document"
+
+
+def test_guides_really_differ_and_names_are_distinct() -> None:
+    model = FakeModel()
+    guides = builtin_guides(SCHEMA, model.name, model.capabilities()) + user_guides(
+        ["be brief"], model.name, model.capabilities()
+    )
+    assert len({guide.name for guide in guides}) == len(guides) >= 6
+    assert len(set(guides)) == len(guides)
+    assert guides[-1].text == "be brief"
+    assert len(written_guides(SCHEMA, model, count=2, seed=5)) == 2
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"[^\W_]+", text.lower()))
+
+
+def test_the_prompt_holds_no_record_that_is_not_public() -> None:
+    """Every text in a prompt comes from schema, guide or an earlier answer: take those away, and no word is left."""
+    model = Recorder()
+    Generator(model, SCHEMA).generate(proposals(6))
+    public = words(json.dumps(SCHEMA.to_dict()))
+    for record in SCHEMA.examples:
+        public |= words(SCHEMA.linearise(record)) | words(SCHEMA.dumps(record))
+    for answer in FakeModel().generate(request for request in model.asked if request.json_schema is None):
+        public |= words(answer.text)
+    for request in model.asked:
+        assert words(request.prompt) - public <= {"typical", "entries", "notes", "record"}

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+
+from selpe.encode.hashing import HashingEncoder
+from selpe.judge import SetJudge
+from selpe.schema import Record
+from small_world import SCHEMA, drawn
+
+WORDS = {"low": "colour of the new brochure", "high": "server room is on fire"}
+
+
+def labelled(count: int, offset: int, *, honest: bool = True) -> list[Record]:
+    """Records whose topic and minutes agree with their class, or contradict it."""
+    made = []
+    for record in drawn(count, offset=offset):
+        other = {"low": "high", "high": "low"}[str(record["urgency"])]
+        meant = str(record["urgency"]) if honest else other
+        made.append(record | {"topic": WORDS[meant], "minutes": 5 if meant == "low" else 80, "solved": meant == "low"})
+    return made
+
+
+def test_a_set_that_teaches_the_classes_beats_one_that_teaches_the_opposite_in_both_views() -> None:
+    good, bad = labelled(40, 0), labelled(40, 1000, honest=False)
+    judge = SetJudge(SCHEMA, HashingEncoder(), [good, bad], good + bad)
+    scores = judge.score(labelled(20, 3000))
+    assert scores.shape == (2, 20, 2)
+    better = scores[:, :, 0] > scores[:, :, 1]
+    assert (better.mean(axis=1) >= 0.7).all()
+    assert (scores[:, :, 0].mean(axis=1) > scores[:, :, 1].mean(axis=1) + 0.2).all()
+
+
+def test_scores_are_percentiles_and_a_rows_score_is_its_own() -> None:
+    sets = [labelled(20, 100 * i) for i in range(4)]
+    judge = SetJudge(SCHEMA, HashingEncoder(), sets, [record for one in sets for record in one])
+    rows = drawn(12, offset=7000)
+    together = judge.score(rows)
+    assert ((together >= 0) & (together <= 1)).all()
+    for number, row in enumerate(rows):
+        assert np.array_equal(judge.score([row])[:, 0], together[:, number])
+
+
+def test_a_set_without_a_class_serves_no_row_of_that_class() -> None:
+    low = [record for record in labelled(60, 0) if record["urgency"] == "low"]
+    both = labelled(40, 500)
+    judge = SetJudge(SCHEMA, HashingEncoder(), [low, both], both)
+    high = [record for record in labelled(30, 900) if record["urgency"] == "high"]
+    assert (judge.score(high)[:, :, 0] == 0).all()
+
+
+def test_missing_values_and_values_never_seen_do_not_break_it() -> None:
+    sets = [labelled(20, 0), labelled(20, 300)]
+    judge = SetJudge(SCHEMA, HashingEncoder(), sets, sets[0])
+    row = drawn(1, offset=42)[0] | {"waited": None, "score": None, "minutes": 90}
+    assert np.isfinite(judge.score([row])).all()
