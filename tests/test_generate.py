@@ -29,7 +29,7 @@ class Recorder(FakeModel):
         super().__init__(**settings)
         self.asked: list[Request] = []
 
-    def generate(self, requests: Any, **more: Any) -> Iterator[Answer]:  # type: ignore[override]
+    def generate(self, requests: Any, **more: Any) -> Iterator[Answer]:
         follow = more.pop("follow", None)
 
         def keep(answer: Answer) -> Any:
@@ -73,7 +73,7 @@ def test_what_never_works_is_given_up_and_counted() -> None:
 
 def test_an_error_that_cannot_pass_stops_the_generation() -> None:
     class Broken(FakeModel):
-        def generate(self, requests: Any, **more: Any) -> Iterator[Answer]:  # type: ignore[override]
+        def generate(self, requests: Any, **more: Any) -> Iterator[Answer]:
             for request in requests:
                 yield Answer(request, "", "error", error=ModelError("no weights"))
 
@@ -83,7 +83,7 @@ def test_an_error_that_cannot_pass_stops_the_generation() -> None:
 
 def test_the_pool_does_not_depend_on_the_order_in_which_answers_arrive() -> None:
     class Backwards(FakeModel):
-        def generate(self, requests: Any, **more: Any) -> Iterator[Answer]:  # type: ignore[override]
+        def generate(self, requests: Any, **more: Any) -> Iterator[Answer]:
             yield from super().generate(reversed(list(requests)), **more)
 
     texts = [

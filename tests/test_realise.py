@@ -49,7 +49,7 @@ def test_json_that_is_no_record_gives_none_or_an_invalid_record(text: str) -> No
 )
 def test_no_text_makes_the_parsers_raise(text: str) -> None:
     for form in ("json", "lines"):
-        record = parse(SCHEMA, text, form)  # type: ignore[arg-type]
+        record = parse(SCHEMA, text, form)
         assert record is None or isinstance(record, dict)
 
 
