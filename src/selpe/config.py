@@ -16,7 +16,9 @@ from selpe.yaml import parse_yaml, place
 Adjacency = Literal["replace-one", "add-remove"]
 PREFIX = "SELPE_"
 # Environment variables of the same prefix that are not settings of a run.
-_OTHER_VARIABLES = frozenset({"CACHE", "LEDGER", "OFFLINE", "CONFIG_HOME", "DEBUG"})
+_OTHER_VARIABLES = frozenset(
+    {"API_KEY", "API_KEY_FILE", "CACHE", "CONFIG_HOME", "DEBUG", "KEY", "LEDGER", "MODELS", "OFFLINE"}
+)
 
 
 class RunConfig(BaseModel):
@@ -42,6 +44,10 @@ class RunConfig(BaseModel):
     adjacency: Adjacency = Field("replace-one", description="The neighbour relation that ε is meant under.")
     budget: float | None = Field(
         None, description="The cap on all spending on this data set; default: ε of the first run."
+    )
+
+    same_data_new_ledger: bool = Field(
+        False, description="The owner's word that rows known under another name may be spent on again; recorded."
     )
 
     records: int = Field(200, ge=1, le=10_000_000, description="How many synthetic records to write (N).")

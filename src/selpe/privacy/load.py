@@ -11,10 +11,13 @@ from selpe.schema import Schema
 from selpe.table import read_table, to_records
 
 
-def load_private(config: RunConfig, schema: Schema, ledger: Ledger, *, run: str, source: Any = None) -> PrivateTable:
+def load_private(
+    config: RunConfig, schema: Schema, ledger: Ledger, *, run: str, source: Any = None, insist: bool = False
+) -> PrivateTable:
     """The private table of a run, and its ledger told which table this is.
 
-    `source` is a frame that stands in for the file of the settings.
+    `source` is a frame that stands in for the file of the settings. `insist` is the owner's word that rows known
+    under another name are to be counted anew.
     """
     schema.require_confirmed()
     table = PrivateTable(
@@ -28,5 +31,5 @@ def load_private(config: RunConfig, schema: Schema, ledger: Ledger, *, run: str,
         unit=config.unit,
         allow_private_text_to=config.allow_private_text_to or (),
     )
-    ledger.recognise(table.fingerprint())
+    ledger.recognise(table.fingerprint(), insist=insist)
     return table
