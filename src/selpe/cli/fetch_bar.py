@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from selpe.llm.download import Progress, Step
 
 _QUARTER = 4
+_WIDTH = 20  # of a file's name, so that the bar fits on a line of 80 characters
 
 
 @contextmanager
@@ -33,7 +34,8 @@ def fetch_bar() -> Iterator[Progress]:
         def show(step: Step) -> None:
             if step.file not in tasks:
                 tasks[step.file] = bar.add_task(step.file, total=step.total or None)
-            words = f"{step.file} [dim]{step.note or step.source}[/]"
+                err().print(f"[dim]{step.file}{f' from {step.source}' if step.source else ''}[/]")
+            words = step.note or step.file[:_WIDTH]
             bar.update(tasks[step.file], completed=step.done, total=step.total or None, description=words)
 
         yield show
