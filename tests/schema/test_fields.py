@@ -53,6 +53,8 @@ DAY = DateField("day", min=date(2024, 1, 1), max=date(2024, 12, 31))
         (RATE, 4.18, None),
         (RATE, Decimal("4.18"), None),
         (RATE, Decimal("1e-500"), "domain"),
+        (RATE, Decimal("1e-999999999"), "domain"),
+        (RATE, Decimal("1.500"), None),
         (BooleanField("b"), True, None),
         (BooleanField("b"), 1, "syntax"),
         (DAY, "2024-02-29", None),
@@ -81,6 +83,7 @@ def test_a_value_is_judged_at_the_right_level(field: Field, value: object, level
         lambda: IntegerField("x", min=1, max=5, step=0),
         lambda: IntegerField("x", min=1, max=5, step=100),
         lambda: NumberField("x", min=Decimal("NaN")),
+        lambda: NumberField("x", min=Decimal(1), max=Decimal(2), step=Decimal("2.5")),
         lambda: DateField("x", min=date(2024, 2, 1), max=date(2024, 1, 1)),
     ],
 )

@@ -64,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     early = [flag for flag in ("--json", "--debug") if flag in argv]
     argv = early + [word for word in argv if word not in early]
     try:
-        build()(args=argv, prog_name="selpe", standalone_mode=False)
+        code = build()(args=argv, prog_name="selpe", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else ExitCode.DONE)
     except SelPEError as error:
         _show(error)
         sys.exit(error.exit_code)

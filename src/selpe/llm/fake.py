@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 from selpe.errors import ModelError, PromptTooLongError
@@ -103,7 +104,8 @@ class FakeModel:
             error = ModelError(message, retryable=True, retry_after=0.0 if fault == "rate_limited" else None)
             return Answer(request, "", "error", prompt_tokens=used, error=error)
         text, finish = self._text(request, prompt, chance, fault)
-        return Answer(request, text, finish, prompt_tokens=used, completion_tokens=self.count_tokens(text))
+        written, seconds = self.count_tokens(text), self._seconds or 1e-6  # no time at all means: from a store
+        return Answer(request, text, finish, prompt_tokens=used, completion_tokens=written, seconds=seconds)
 
     def _fault(self, chance: random.Random) -> str | None:
         draw = chance.random()
@@ -162,11 +164,9 @@ def _value(domain: Mapping[str, Any], chance: random.Random, words: list[str]) -
 
 def _on_grid(domain: Mapping[str, Any], chance: random.Random) -> int | float:
     """A multiple of the step between the bounds, in exact decimals."""
-    from decimal import Decimal
-
     step = Decimal(str(domain.get("multipleOf", 1)))
     low, high = Decimal(str(domain.get("minimum", 0))), Decimal(str(domain.get("maximum", 100)))
-    first, last = -(-low // step), high // step
+    first, last = (low / step).to_integral_value(ROUND_CEILING), (high / step).to_integral_value(ROUND_FLOOR)
     # A bell around the middle: uniform digits would look like nothing real.
     place = (chance.random() + chance.random() + chance.random()) / 3
     exact = (first + (last - first) * Decimal(str(round(place, 6)))).to_integral_value() * step

@@ -21,6 +21,7 @@ from selpe.schema.fields import (
     Value,
     Violation,
     exact_decimal,
+    first_multiple,
     plain,
 )
 from selpe.schema.rules import Rule
@@ -89,8 +90,9 @@ class Schema:
         if isinstance(field, BooleanField):
             return ("false", "true")
         if isinstance(field, IntegerField):
-            first = -(-field.min // field.step) * field.step
-            return tuple(str(value) for value in range(first, field.max + 1, field.step))
+            return tuple(
+                str(value) for value in range(int(first_multiple(field.min, field.step)), field.max + 1, field.step)
+            )
         return ()
 
     def label_of(self, record: Mapping[str, Value]) -> str | None:

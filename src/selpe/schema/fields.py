@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from functools import cached_property, lru_cache
 from typing import ClassVar, Literal, TypeAlias
 
@@ -20,6 +20,10 @@ Value: TypeAlias = str | int | float | bool | None
 Record: TypeAlias = dict[str, Value]
 Level: TypeAlias = Literal["syntax", "domain", "rule"]
 Kind: TypeAlias = Literal["text", "category", "integer", "number", "boolean", "date"]
+
+# Zeros that may follow the last digit of the grid (1.50 on a grid of 0.1). Without a limit, 1e-999999999 underflows in
+# the remainder and passes for 0.
+MOST_ZEROS = 20
 
 # NUL and friends break CSV files, terminals and C strings; lone surrogates cannot be written as UTF-8.
 _UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -37,7 +41,10 @@ class Violation:
     @property
     def message(self) -> str:
         """The violation as a sentence that holds no value."""
-        return f"rule '{self.rule}' must hold" if self.rule else f"field '{self.field}' must be {self.expected}"
+        if self.rule:
+            return f"rule '{self.rule}' must hold"
+        what = f"field '{self.field}'" if self.field else "the output"
+        return f"{what} must be {self.expected}"
 
 
 @dataclass(frozen=True)
@@ -200,7 +207,7 @@ class NumberField(Field):
         exact = exact_decimal(value)
         if exact is None:
             return "domain"
-        if not self.min <= exact <= self.max:
+        if not self.min <= exact <= self.max or _digits_behind(exact) > self.decimals + MOST_ZEROS:
             return "domain"
         try:
             return None if exact % self.step == 0 else "domain"
@@ -279,6 +286,16 @@ def exact_decimal(value: object) -> Decimal | None:
     return exact if exact.is_finite() else None
 
 
+def _digits_behind(number: Decimal) -> int:
+    exponent = number.as_tuple().exponent
+    return -exponent if isinstance(exponent, int) else 0
+
+
+def first_multiple(low: int | Decimal, step: int | Decimal) -> Decimal:
+    """The smallest multiple of `step` that is at least `low`. (`//` on decimals rounds towards zero, not down.)"""
+    return (Decimal(low) / step).to_integral_value(ROUND_CEILING) * step
+
+
 def plain(number: Decimal) -> str:
     """A decimal without exponent and trailing zeros."""
     text = f"{number:f}"
@@ -316,5 +333,5 @@ def _check_range(name: str, low: int | Decimal, high: int | Decimal, step: int |
     if step <= 0:
         raise SchemaError("step must be above 0", where=where)
     # The first multiple of step at or above min must still be at or below max, else no value is valid.
-    if -(-low // step) * step > high:
+    if first_multiple(low, step) > high:
         raise SchemaError("no multiple of step lies between min and max", where=where)
