@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import itertools
 import math
 import multiprocessing
@@ -186,6 +187,7 @@ def half_the_noise(_case: Case, _rows: Sequence[Any]) -> Iterator[None]:
     """Calibrated as if a record could move a score by one half."""
     real = select._fit
 
+    @functools.cache
     def fit(epsilon: float, adjacency: Adjacency, law: Law, influence: select.Influence, printed: bool) -> Any:
         sound = real(epsilon, adjacency, law, influence, printed)
         weak = select._measurement(law, sound.scale / 2, influence.monotone)
@@ -258,22 +260,26 @@ def lower_bound(
     alpha = (1 - confidence) / 4  # two directions, two probabilities each
     bounds = [0.0]
     for a, b in ((0, 1), (1, 0)):
-        event = best_event(first[a], first[b], alpha)
+        event = best_event(first[a], first[b], alpha, rest[a].total() / first[a].total())
         bounds.append(log_ratio(rest[a], rest[b], event, alpha))
     return max(bounds)
 
 
-def best_event(p: Counter[Outcome], q: Counter[Outcome], alpha: float) -> set[Outcome]:
-    """Of the sets {outcomes with the highest ratio}, the one with the best bound."""
+def best_event(p: Counter[Outcome], q: Counter[Outcome], alpha: float, growth: float) -> set[Outcome]:
+    """Of the sets {outcomes with the highest ratio}, the one that promises the best bound on `growth` times as many."""
     ranked = sorted({*p, *q}, key=lambda o: (p[o] + 1) / (q[o] + 1), reverse=True)
     events = [set(ranked[:k]) for k in range(1, len(ranked) + 1)]
-    return max(events, key=lambda event: log_ratio(p, q, event, alpha))
+    return max(events, key=lambda event: log_ratio(p, q, event, alpha, growth))
 
 
-def log_ratio(p: Counter[Outcome], q: Counter[Outcome], event: set[Outcome], alpha: float) -> float:
-    hits, others = sum(p[o] for o in event), sum(q[o] for o in event)
-    low = stats.beta.ppf(alpha, hits, p.total() - hits + 1) if hits else 0.0
-    high = stats.beta.ppf(1 - alpha, others + 1, q.total() - others) if others < q.total() else 1.0
+def log_ratio(
+    p: Counter[Outcome], q: Counter[Outcome], event: set[Outcome], alpha: float, growth: float = 1.0
+) -> float:
+    """ln of the event's least probability in one table over its greatest in the other (Clopper–Pearson)."""
+    hits, others = growth * sum(p[o] for o in event), growth * sum(q[o] for o in event)
+    of, of_others = growth * p.total(), growth * q.total()
+    low = stats.beta.ppf(alpha, hits, of - hits + 1) if hits else 0.0
+    high = stats.beta.ppf(1 - alpha, others + 1, of_others - others) if others < of_others else 1.0
     return math.log(low / high) if low > 0 else 0.0
 
 
