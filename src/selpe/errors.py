@@ -124,3 +124,10 @@ class RunError(SelPEError):
     """A run folder that cannot be used, or a run that cannot go on."""
 
     kind = "run"
+
+
+class StoppedError(RunError):
+    """A run that its owner asked to stop. What was finished is kept, and it can be resumed."""
+
+    exit_code = ExitCode.INTERRUPTED
+    kind = "stopped"

@@ -36,12 +36,13 @@ class StageStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Answered(Event):
-    """The model finished one answer. `stage` is I or II; `replayed` answers came from disk."""
+    """The model finished an answer. `stage` is I or II; `replayed` answers came from disk; logs sum several up."""
 
     stage: str
     prompt_tokens: int
     completion_tokens: int
     replayed: bool = False
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

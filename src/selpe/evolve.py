@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from selpe.bundles import Bundle, Origin, make_bundles
 from selpe.encode.base import Encoder
+from selpe.errors import StoppedError
 from selpe.events import Answered, Emit, Finished, Included, PoolReady, Selected, StageStarted, Started, silence
 from selpe.generate import Candidate, Generator, Proposal, without_exemplars
 from selpe.guides import Guide
@@ -150,6 +151,9 @@ class Evolution:
             self.emit(Answered(which, answer.prompt_tokens, answer.completion_tokens, answer.seconds == 0.0))
 
         made = self.generator.generate(proposals, taken=self._seen, watch=watch)
+        if self.generator.stopped:
+            # A pool cut short must not go on to a private choice: that would pay for half a pool.
+            raise StoppedError("stopped as asked; every finished answer is kept")
         pools: dict[str, list[Candidate]] = {label: [] for label in self._labels}
         for candidate in made.candidates:
             if candidate is not None:

@@ -108,6 +108,11 @@ class Generator:
             autoescape=False,
         )  # prompts are text for a model, not HTML; records are rendered as data, never as templates
 
+    @property
+    def stopped(self) -> bool:
+        """True once the owner has asked to stop: what is generated then is cut short."""
+        return self._cancel is not None and self._cancel.is_set()
+
     def generate(
         self, proposals: Sequence[Proposal], *, taken: Iterable[Record] = (), watch: Watcher | None = None
     ) -> Generation:
@@ -135,7 +140,7 @@ class Generator:
                     effort.retries[outcome] += 1
                     still.append(number)
             open_ = still
-            if self._cancel is not None and self._cancel.is_set():
+            if self.stopped:
                 break
         effort.given_up.update(last[number] for number in open_)
         effort.retries -= effort.given_up

@@ -30,7 +30,8 @@ from typing import Any
 from selpe import __version__
 from selpe.config import RunConfig, check_config
 from selpe.encode.base import Encoder
-from selpe.errors import ModelError, RunError
+from selpe.errors import ModelError, RunError, StoppedError
+from selpe.event_log import EventLog
 from selpe.events import Answered, Emit, Event, PoolReady, Selected, silence
 from selpe.evolve import Evolution, Evolved, Method
 from selpe.generate import Candidate, Generator, Proposal
@@ -39,7 +40,7 @@ from selpe.kernel import MultiChannelKernel
 from selpe.llm.base import ChatModel
 from selpe.llm.remembering import AnswerStore, RememberingModel
 from selpe.privacy.card import build_card, render_markdown
-from selpe.privacy.ledger import Ledger
+from selpe.privacy.ledger import Ledger, ledger_root
 from selpe.privacy.load import load_private
 from selpe.privacy.plan import Plan, make_plan
 from selpe.schema import Record, Schema
@@ -99,8 +100,8 @@ class Run:
         self.manifest = manifest
 
     @classmethod
-    def create(cls, config: RunConfig, *, name: str | None = None) -> Run:
-        """A new run folder. Nothing private is read and nothing is spent yet."""
+    def create(cls, config: RunConfig, *, name: str | None = None, ledger: Path | None = None) -> Run:
+        """A new run folder. Nothing private is read and nothing is spent yet. `ledger`: where budgets are kept."""
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
         # The ledger knows a run by its name for ever, so a name must not come twice, even after a deleted folder.
         name = name or f"{config.dataset}-{stamp}-{secrets.token_hex(2)}"
@@ -117,7 +118,12 @@ class Run:
         (folder / "internal" / "NOT-FOR-RELEASE").write_text(INTERNAL_NOTE, encoding="utf-8")
         settings = config.model_dump(mode="json", by_alias=True)
         settings["epsilon"] = str(config.epsilon)  # JSON knows no infinity
-        manifest = {"name": name, "state": "created", "created": _now(), "selpe": __version__, "settings": settings}
+        manifest = {
+            "name": name, "state": "created", "created": _now(), "selpe": __version__,
+            # A run belongs to one ledger: resumed against another one, it would draw and pay for everything again.
+            "ledger": str((ledger or ledger_root()).resolve()),
+            "settings": settings,
+        }  # fmt: skip
         run = cls(folder, config, manifest)
         run._save()
         return run
@@ -139,6 +145,11 @@ class Run:
         return str(self.manifest["name"])
 
     @property
+    def ledger(self) -> Ledger:
+        """The ledger that this run pays from."""
+        return Ledger.open(self.config.dataset, root=Path(self.manifest.get("ledger") or ledger_root()))
+
+    @property
     def release(self) -> Path:
         """The folder that may leave the house."""
         return self.folder / "release"
@@ -151,43 +162,52 @@ class Run:
         source: Any = None,
         emit: Emit = silence,
         cancel: threading.Event | None = None,
+        insist: bool = False,
         test_seed: int | None = None,
     ) -> Outcome:
-        """Does the run, or the rest of it, and writes `release/`. Needs a confirmed schema and enough budget."""
+        """Does the run, or the rest of it, and writes `release/`. Needs a confirmed schema and enough budget.
+
+        Setting `cancel` stops it with StoppedError; `insist` is the owner's word that rows known under another name
+        are to be counted anew.
+        """
         schema = Schema.load(self.config.data_schema)
         with (
             self._locked(),
             self._remembering(model) as remembering,
-            (self.folder / "work" / "events.jsonl").open("a", encoding="utf-8") as log,
+            EventLog(self.folder / "work" / "events.jsonl") as log,
         ):
             tally = Tally()
 
             def listen(event: Event) -> None:
-                tally.listen(event)
-                if not isinstance(event, Answered):
-                    log.write(json.dumps({"time": _now(), **event.as_dict()}, ensure_ascii=False, default=str) + "\n")
-                    log.flush()
-                emit(event)
+                for hear in (tally.listen, log.listen, emit):
+                    hear(event)
 
             began = time.monotonic()
             evolution, plan = self._prepare(
-                schema, remembering, encoder, source=source, emit=listen, cancel=cancel, test_seed=test_seed
+                schema,
+                remembering,
+                encoder,
+                source=source,
+                emit=listen,
+                cancel=cancel,
+                insist=insist,
+                test_seed=test_seed,
             )
             self._note("running", model=model.name, encoder=encoder.name, plan=plan.to_dict())
             try:
                 evolved = evolution.run()
-            except KeyboardInterrupt:
-                self._note("interrupted")
+            except (KeyboardInterrupt, StoppedError):
+                self._note("interrupted", seconds=self._seconds(began))
                 raise
             except ModelError:
-                self._note("stopped")
+                self._note("stopped", seconds=self._seconds(began))
                 raise
             records = self._ordered(evolved)
             self._write_release(schema, records, evolved)
             self._note(
                 "done",
                 finished=_now(),
-                seconds=round(time.monotonic() - began + float(self.manifest.get("seconds", 0.0)), 1),
+                seconds=self._seconds(began),
                 records=len(records),
                 guide=evolved.guide.name,
                 bundle=evolved.bundle,
@@ -212,11 +232,12 @@ class Run:
         source: Any,
         emit: Emit,
         cancel: threading.Event | None,
+        insist: bool,
         test_seed: int | None,
     ) -> tuple[Evolution, Plan]:
         config = self.config
-        ledger = Ledger.open(config.dataset)
-        private = load_private(config, schema, ledger, run=self.name, source=source)
+        ledger = self.ledger
+        private = load_private(config, schema, ledger, run=self.name, source=source, insist=insist)
         if ledger.budget is None and 0 < config.epsilon < float("inf"):
             ledger.set_budget(config.budget or config.epsilon, config.adjacency, config.delta)
         guides = guides_of(config, schema, model)
@@ -271,7 +292,7 @@ class Run:
             schema=schema,
             config=self.config,
             run=self.name,
-            ledger=Ledger.open(self.config.dataset),
+            ledger=self.ledger,
             selections=evolved.selections,
             model=str(self.manifest.get("model", "")),
             encoder=str(self.manifest.get("encoder", "")),
@@ -305,6 +326,9 @@ class Run:
             yield RememberingModel(model, store)
         finally:
             store.close()
+
+    def _seconds(self, began: float) -> float:
+        return round(time.monotonic() - began + float(self.manifest.get("seconds", 0.0)), 1)
 
     def _note(self, state: str, **more: Any) -> None:
         self.manifest |= {"state": state, "versions": _versions(), **more}

@@ -1,0 +1,91 @@
+"""The events of a run in a file, one JSON line each, for whoever looks on from another process."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started
+
+_KINDS: dict[str, type[Event]] = {
+    kind.__name__: kind for kind in (Answered, Finished, Included, PoolReady, Selected, StageStarted, Started)
+}
+_PERIOD = 1.0  # seconds: answers are summed up and written about this often
+
+
+class EventLog:
+    """Writes events as they come. Answers, of which there are many, are summed up to a line or two a second."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._file = path.open("a", encoding="utf-8")
+        self._clock = clock
+        self._since = clock()
+        self._answers: dict[tuple[str, bool], list[int]] = {}
+
+    def __enter__(self) -> EventLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._write_answers()
+        self._file.close()
+
+    def listen(self, event: Event) -> None:
+        """Keeps one event; it is on its way to the disk when this returns, unless it is an answer."""
+        if isinstance(event, Answered):
+            sums = self._answers.setdefault((event.stage, event.replayed), [0, 0, 0])
+            for place, more in enumerate((event.prompt_tokens, event.completion_tokens, event.count)):
+                sums[place] += more
+            if self._clock() - self._since >= _PERIOD:
+                self._write_answers()
+            return
+        self._write_answers()
+        self._write(event)
+
+    def _write_answers(self) -> None:
+        for (stage, replayed), (prompt, completion, count) in self._answers.items():
+            self._write(Answered(stage, prompt, completion, replayed, count))
+        self._answers.clear()
+        self._since = self._clock()
+
+    def _write(self, event: Event) -> None:
+        moment = datetime.fromtimestamp(self._clock(), timezone.utc).isoformat(timespec="milliseconds")
+        line = {"time": moment, **event.as_dict()}
+        self._file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+        self._file.flush()
+
+
+class EventReader:
+    """Reads the events of a run as its log grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def more(self) -> list[tuple[float, Event]]:
+        """The events since the last call, each with its time; a line that is still being written waits."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                fresh = file.read()
+        except OSError:
+            return []
+        whole = fresh[: fresh.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return [found for line in whole.splitlines() if (found := _event(line)) is not None]
+
+
+def _event(line: bytes) -> tuple[float, Event] | None:
+    """The event of a line; None for lines of other versions, which an onlooker can do without."""
+    try:
+        content: dict[str, Any] = json.loads(line)
+        moment = datetime.fromisoformat(content.pop("time")).timestamp()
+        return moment, _KINDS[content.pop("event")](**content)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

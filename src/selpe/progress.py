@@ -1,0 +1,259 @@
+"""How far a run is: a meter that listens to its events and can be read at any moment, from any thread.
+
+Terminal, JSON lines and web page all show the same reading.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started
+
+Adjacency = Literal["replace-one", "add-remove"]
+Doing = Literal["preparing", "writing", "choosing", "done"]
+WINDOW = 30.0  # seconds over which speeds are averaged
+KEPT_SAMPLES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One private choice: what was chosen among, what it cost, and when."""
+
+    name: str
+    epsilon: float
+    mechanism: str
+    private: bool
+    replayed: bool
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The state of a run at one moment. Public: it holds nothing of a private row."""
+
+    doing: Doing = "preparing"
+    stage: str = ""
+    number: int = 0
+    rounds: int = 0
+    done: int = 0
+    total: int = 0
+    pool_done: int = 0
+    pool_size: int = 0
+    records: int = 0
+    wanted: int = 0
+    answers: int = 0
+    replayed: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    records_per_second: float = 0.0
+    tokens_per_second: float = 0.0
+    retries: Mapping[str, int] = field(default_factory=dict)
+    retried: int = 0
+    given_up: Mapping[str, int] = field(default_factory=dict)
+    epsilon: float = 0.0
+    spent: float = 0.0
+    adjacency: str = "replace-one"
+    choices: tuple[Choice, ...] = ()
+    samples: tuple[Mapping[str, Any], ...] = ()
+    elapsed: float = 0.0
+    left: float | None = None
+
+    @property
+    def share(self) -> float:
+        """The part of all candidates that is done, from 0 to 1."""
+        if self.doing == "done":
+            return 1.0
+        return min(1.0, self.done / self.total) if self.total else 0.0
+
+    @property
+    def title(self) -> str:
+        """What the run is at, in a few words."""
+        if self.doing == "done":
+            return "Done"
+        names = {
+            "guides": "Guides",
+            "round": f"Round {self.number} of {self.rounds}",
+            "more": "Filling up classes",
+            "bundles": "Final choice",
+        }
+        return names.get(self.stage, "Preparing")
+
+    @property
+    def activity(self) -> str:
+        """What is being done within the stage."""
+        return {
+            "preparing": "loading",
+            "writing": "writing candidates",
+            "choosing": "private choice",
+            "done": "",
+        }[self.doing]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The reading as plain data; an infinite ε is the word 'inf', since JSON has no number for it."""
+        plain = asdict(self) | {"share": self.share, "title": self.title, "activity": self.activity}
+        return {key: _finite(value) for key, value in plain.items()}
+
+
+class Meter:
+    """Counts events into readings. A resumed run starts anew with `Started` and replays quickly."""
+
+    def __init__(
+        self, *, epsilon: float = 0.0, adjacency: Adjacency = "replace-one", clock: Callable[[], float] = time.time
+    ) -> None:
+        self._epsilon, self._adjacency, self._clock = epsilon, adjacency, clock
+        self._lock = threading.Lock()
+        self._reset(clock())
+
+    def _reset(self, moment: float) -> None:
+        self._began = self._ended = self._fresh_since = moment
+        self._rounds = self._wanted = self._total = self._records = 0
+        self._stage, self._number, self._doing = "", 0, "preparing"
+        self._before = self._pool_size = self._pool_tries = 0
+        self._tries = self._fresh_tries = self._answers = self._replayed = 0
+        self._prompt = self._completion = 0
+        self._retries: Counter[str] = Counter()
+        self._given_up: Counter[str] = Counter()
+        self._choices: list[Choice] = []
+        self._samples: deque[Mapping[str, Any]] = deque(maxlen=KEPT_SAMPLES)
+        self._recent: deque[tuple[float, int, int]] = deque()
+
+    def listen(self, event: Event, at: float | None = None) -> None:
+        """Takes one event in; `at` is when it happened, if not now."""
+        moment = self._clock() if at is None else at
+        with self._lock:
+            match event:
+                case Started():
+                    self._reset(moment)
+                    self._rounds, self._wanted, self._total = event.rounds, event.records, event.candidates
+                case StageStarted():
+                    self._enter(event)
+                case Answered():
+                    self._count(event, moment)
+                case PoolReady():
+                    self._retries.update(event.retries)
+                    self._given_up.update(event.given_up)
+                    self._samples.extendleft(reversed(event.samples))
+                    self._before += self._pool_size
+                    self._pool_size, self._pool_tries, self._doing = 0, 0, "choosing"
+                case Selected():
+                    epsilon = (
+                        event.epsilon_replace_one if self._adjacency == "replace-one" else event.epsilon_add_remove
+                    )
+                    self._choices.append(
+                        Choice(event.selection, epsilon, event.mechanism, event.private, event.replayed, moment)
+                    )
+                case Included():
+                    self._records = event.total
+                case Finished():
+                    self._records, self._doing, self._ended = event.records, "done", moment
+
+    def _enter(self, event: StageStarted) -> None:
+        self._stage, self._number = event.stage, event.number
+        self._pool_size, self._pool_tries = event.candidates, 0
+        self._doing = "writing" if event.candidates else "choosing"
+        # Filling up and unforeseen pools come on top of what was announced.
+        self._total = max(self._total, self._before + event.candidates)
+
+    def _count(self, event: Answered, moment: float) -> None:
+        tries = event.count if event.stage == "II" else 0
+        self._answers += event.count
+        self._prompt += event.prompt_tokens
+        self._completion += event.completion_tokens
+        self._tries += tries
+        self._pool_tries += tries
+        if event.replayed:
+            self._replayed += event.count
+            self._fresh_since = moment if not self._fresh_tries else self._fresh_since
+            return
+        self._fresh_tries += tries
+        self._recent.append((moment, tries, event.completion_tokens))
+
+    def read(self, now: float | None = None) -> Reading:
+        """The state at this moment."""
+        moment = self._clock() if now is None else now
+        with self._lock:
+            if self._doing == "done":
+                moment = self._ended
+            pool_done = min(self._pool_tries, self._pool_size)
+            extra = self._pool_tries - pool_done
+            done = self._before + pool_done
+            records, tokens = self._speeds(moment)
+            return Reading(
+                doing=self._doing,  # type: ignore[arg-type]
+                stage=self._stage,
+                number=self._number,
+                rounds=self._rounds,
+                done=done,
+                total=self._total,
+                pool_done=pool_done,
+                pool_size=self._pool_size,
+                records=self._records,
+                wanted=self._wanted,
+                answers=self._answers,
+                replayed=self._replayed,
+                prompt_tokens=self._prompt,
+                completion_tokens=self._completion,
+                records_per_second=records,
+                tokens_per_second=tokens,
+                retries=dict(self._retries),
+                retried=sum(self._retries.values()) + extra,
+                given_up=dict(self._given_up),
+                epsilon=self._epsilon,
+                spent=sum(choice.epsilon for choice in self._choices),
+                adjacency=self._adjacency,
+                choices=tuple(self._choices),
+                samples=tuple(self._samples),
+                elapsed=max(0.0, moment - self._began),
+                left=self._left(moment, done),
+            )
+
+    def _speeds(self, moment: float) -> tuple[float, float]:
+        """Candidates and tokens a second: lately while running, over the whole run when it is done."""
+        if self._doing != "done":
+            while self._recent and self._recent[0][0] < moment - WINDOW:
+                self._recent.popleft()
+        span = moment - (self._fresh_since if self._doing == "done" else max(self._fresh_since, moment - WINDOW))
+        if span < 0.5 or not self._recent:
+            return 0.0, 0.0
+        if self._doing == "done":
+            fresh = self._fresh_tries / max(1, self._tries)
+            return self._fresh_tries / span, fresh * self._completion / span
+        return sum(one[1] for one in self._recent) / span, sum(one[2] for one in self._recent) / span
+
+    def _left(self, moment: float, done: int) -> float | None:
+        """Seconds left by the pace so far, retries and private choices included; None where there is no telling."""
+        if self._doing == "done":
+            return 0.0
+        span = moment - self._fresh_since
+        fresh = done * self._fresh_tries / self._tries if self._tries else 0.0
+        if fresh < 3 or span < 2.0 or not self._total:
+            return None
+        return (self._total - done) * span / fresh
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time for people: '45 s', '3 min', '2 h 10 min'."""
+    if seconds is None or not math.isfinite(seconds):
+        return "?"
+    if seconds < 90:
+        return f"{round(seconds)} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
