@@ -16,9 +16,7 @@ from selpe.yaml import parse_yaml, place
 Adjacency = Literal["replace-one", "add-remove"]
 PREFIX = "SELPE_"
 # Environment variables of the same prefix that are not settings of a run.
-_OTHER_VARIABLES = frozenset(
-    {"API_KEY", "API_KEY_FILE", "CACHE", "CONFIG_HOME", "DEBUG", "KEY", "LEDGER", "MODELS", "OFFLINE"}
-)
+_OTHER_VARIABLES = frozenset({"API_KEY", "API_KEY_FILE", "CACHE", "KEY", "LEDGER", "MODELS", "OFFLINE"})
 
 
 class RunConfig(BaseModel):

@@ -368,6 +368,7 @@ def plan_of(config: RunConfig, schema: Schema, *, units: int, guides: int) -> Pl
         class_sizes=config.class_sizes,
         quotas=config.quotas,
         shape=config.quota,
+        mechanism=config.mechanism,
         vote=config.votes,
     )
 

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from selpe.encode.hashing import HashingEncoder
+from selpe.events import Event, Included, PoolReady, Selected, Started
+from selpe.evolve import Evolution, Evolved, Method, spread
+from selpe.generate import Generator
+from selpe.guides import builtin_guides
+from selpe.kernel import MultiChannelKernel
+from selpe.llm.fake import FakeModel, Faults
+from selpe.privacy.ledger import Ledger
+from selpe.privacy.plan import Plan, make_plan
+from selpe.privacy.private import PrivateTable
+from selpe.schema import Schema
+from small_world import SCHEMA, UNLABELLED, drawn
+
+ENCODER = HashingEncoder(64)
+
+
+@pytest.fixture(autouse=True)
+def _own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
+
+
+class World:
+    """Everything an evolution needs, on the fake model."""
+
+    def __init__(self, folder: Path, *, schema: Schema = SCHEMA, model: FakeModel | None = None, **plan: Any) -> None:
+        self.schema = schema
+        self.model = model or FakeModel()
+        self.events: list[Event] = []
+        self.ledger = Ledger.open("desk", root=folder)
+        self.ledger.set_budget(1e6)
+        settings: dict[str, Any] = {
+            "units": 40, "labels": schema.labels, "epsilon": 4.0, "records": 24, "rounds": 3, "batches": 2,
+            "alpha": 0.25,
+        }  # fmt: skip
+        self.plan: Plan = make_plan(**{**settings, **plan})
+
+    def evolve(
+        self, method: Method | None = None, *, run: str = "r", guides: int = 1, stages: int = 2, **more: Any
+    ) -> Evolved:
+        private = PrivateTable(
+            drawn(40, offset=9000, schema=self.schema), self.schema, account=self.ledger.account(run)
+        )
+        known = builtin_guides(self.schema, self.model.name, self.model.capabilities())
+        return Evolution(
+            private=private,
+            schema=self.schema,
+            generator=Generator(self.model, self.schema, stages=stages),
+            kernel=MultiChannelKernel(self.schema, ENCODER, mode=more.pop("kernel", "fields")),
+            encoder=ENCODER,
+            plan=self.plan,
+            guides=known[:guides],
+            method=replace(method or Method(), test_seed=more.pop("test_seed", 3)),
+            seed=more.pop("seed", 1),
+            emit=self.events.append,
+        ).run()
+
+
+def texts(evolved: Evolved, schema: Schema = SCHEMA) -> list[str]:
+    return [schema.dumps(candidate.record) for candidate in evolved.candidates]
+
+
+def test_the_synthetic_table_has_exactly_the_asked_classes_and_all_records_are_valid_and_distinct(
+    tmp_path: Path,
+) -> None:
+    evolved = World(tmp_path, records=25, quotas={"low": 3, "high": 2}).evolve()
+    assert Counter(SCHEMA.label_of(c.record) for c in evolved.candidates) == {"low": 15, "high": 10}
+    assert all(SCHEMA.check(candidate.record) == [] for candidate in evolved.candidates)
+    assert len(set(texts(evolved))) == 25
+
+
+def test_class_sizes_are_exact_even_when_many_candidates_are_given_up(tmp_path: Path) -> None:
+    model = FakeModel(faults=Faults(invalid_json=0.5, truncated=0.2))
+    evolved = World(tmp_path, model=model).evolve()
+    assert Counter(SCHEMA.label_of(c.record) for c in evolved.candidates) == {"low": 12, "high": 12}
+
+
+def test_rounds_grow_and_every_round_is_one_charge(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.evolve()
+    found = [event.found for event in world.events if isinstance(event, PoolReady)]
+    assert found == [12, 24, 36]  # K = 3 times the quotas 4, 8 and 12 over both classes
+    assert [event.total for event in world.events if isinstance(event, Included)] == [4, 12, 24]
+    selected = [event for event in world.events if isinstance(event, Selected)]
+    assert [event.selection for event in selected] == ["round-1", "round-2", "round-3"]
+    assert math.isclose(sum(event.epsilon_replace_one for event in selected), 4.0)
+    assert len([entry for entry in world.ledger.entries() if entry.kind == "charge"]) == 3
+    started = next(event for event in world.events if isinstance(event, Started))
+    assert (started.rounds, started.records, started.candidates) == (3, 24, 72)
+
+
+def test_the_same_seed_gives_the_same_table_and_another_seed_another(tmp_path: Path) -> None:
+    one, two, three = (World(tmp_path / str(i)).evolve(seed=seed) for i, seed in enumerate((1, 1, 2)))
+    assert texts(one) == texts(two) != texts(three)
+
+
+def test_a_second_run_of_the_same_name_replays_the_stored_choices_and_pays_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    first = world.evolve(test_seed=None)
+    charged = len(world.ledger.entries())
+    again = world.evolve(test_seed=None)
+    assert texts(first) == texts(again)
+    assert all(selection.replayed for selection in again.selections)
+    assert len(world.ledger.entries()) == charged
+
+
+def test_winners_and_contrasts_of_a_round_are_the_exemplars_of_the_next(tmp_path: Path) -> None:
+    evolved = World(tmp_path).evolve()
+    late = [c.proposal for c in evolved.candidates if c.proposal.positives]
+    assert late
+    assert all(len(p.positives) <= 2 and len(p.negatives) <= 2 for p in late)
+    assert all(p.positives != p.negatives for p in late)
+    for proposal in late:
+        assert all(SCHEMA.label_of(record) == proposal.label for record in proposal.positives + proposal.negatives)
+
+
+def test_the_first_round_and_a_share_of_every_later_one_has_no_exemplars(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    shown: list[bool] = []
+    generate = Generator.generate
+
+    def spy(self: Generator, proposals: Any, **more: Any) -> Any:
+        shown.extend(bool(proposal.positives) for proposal in proposals)
+        return generate(self, proposals, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Generator, "generate", spy)
+        world.evolve(Method(explore=0.5))
+    assert shown[:12] == [False] * 12
+    assert sum(shown[12:36]) == 12
+    assert sum(shown[36:72]) == 18
+
+
+def test_guides_and_bundles_are_one_choice_each_and_can_be_switched_off(tmp_path: Path) -> None:
+    world = World(tmp_path, guides=3, bundles=8)
+    evolved = world.evolve(Method(bundles=8), guides=3)
+    names = [event.selection for event in world.events if isinstance(event, Selected)]
+    assert names == ["guide", "round-1", "round-2", "round-3", "bundle"]
+    spent = sum(event.epsilon_replace_one for event in world.events if isinstance(event, Selected))
+    assert math.isclose(spent, 4.0)
+    assert len(evolved.candidates) == 24
+    assert Counter(SCHEMA.label_of(c.record) for c in evolved.candidates) == {"low": 12, "high": 12}
+
+
+def test_a_schema_without_label_evolves_and_votes_by_coverage(tmp_path: Path) -> None:
+    world = World(tmp_path, schema=UNLABELLED, guides=2, bundles=4)
+    evolved = world.evolve(Method(bundles=4), guides=2)
+    assert len(evolved.candidates) == 24
+    assert next(event.selection for event in world.events if isinstance(event, Selected)) == "guide"
+
+
+@pytest.mark.parametrize("epsilon", [0.0, math.inf])
+def test_the_controls_run_and_are_stamped(tmp_path: Path, epsilon: float) -> None:
+    world = World(tmp_path, epsilon=epsilon, guides=2, bundles=4)
+    evolved = world.evolve(Method(bundles=4), guides=2, test_seed=None)
+    assert len(evolved.candidates) == 24
+    assert all(selection.private == (epsilon == 0) for selection in evolved.selections)
+
+
+def test_every_ablation_switch_changes_something_and_only_its_own_part(tmp_path: Path) -> None:
+    base = World(tmp_path / "base").evolve(Method(inclusion="centre"))
+
+    def first_pool(evolved: Evolved) -> list[str]:
+        return [SCHEMA.dumps(c.record) for c in evolved.candidates if not c.proposal.positives]
+
+    plain = World(tmp_path / "contrast").evolve(Method(inclusion="centre", contrast=False))
+    assert all(not c.proposal.negatives for c in plain.candidates)
+    assert any(c.proposal.positives for c in plain.candidates)
+    assert texts(plain) != texts(base)
+
+    one = World(tmp_path / "stages").evolve(Method(inclusion="centre"), stages=1)
+    assert all(not c.context for c in one.candidates)
+    assert all(c.context for c in base.candidates)
+
+    flat = World(tmp_path / "quota", shape="uniform")
+    flat.evolve(Method(inclusion="centre"))
+    assert [event.total for event in flat.events if isinstance(event, Included)] == [8, 16, 24]
+
+    whole = World(tmp_path / "kernel").evolve(Method(inclusion="centre"), kernel="global")
+    assert set(first_pool(whole)) != set(first_pool(base))  # the same pool, ranked by another kernel
+
+    spread_out = World(tmp_path / "diverse").evolve(Method(inclusion="diverse"))
+    assert texts(spread_out) != texts(base)
+
+
+def test_inclusion_by_the_centre_takes_the_nearest(tmp_path: Path) -> None:
+    kernel = MultiChannelKernel(SCHEMA, ENCODER)
+    pool = kernel.over(kernel.represent(drawn(30)))
+    order = np.argsort(pool.prototype(kernel.represent(drawn(2, offset=99))), kind="stable")
+    world = Evolution.__new__(Evolution)
+    world.method = Method(inclusion="centre")
+    assert world._include(pool, order, 5) == order[:5].tolist()
+    world.method = Method(inclusion="diverse")
+    taken = world._include(pool, order, 5)
+    assert len(set(taken)) == 5
+    assert set(taken) <= set(order[:20].tolist())
+
+
+def test_farthest_first_spreads_wider_than_the_nearest(tmp_path: Path) -> None:
+    kernel = MultiChannelKernel(SCHEMA, ENCODER)
+    pool = kernel.over(kernel.represent(drawn(60)))
+    near = np.argsort(pool.prototype(kernel.represent(drawn(1, offset=5))))
+    among = pool.among(range(60))
+
+    def closest_pair(chosen: list[int]) -> float:
+        block = among[np.ix_(chosen, chosen)]
+        return float(block[~np.eye(len(chosen), dtype=bool)].min())
+
+    assert closest_pair(spread(pool, near, 8)) > closest_pair(near[:8].tolist())
+    assert len(set(spread(pool, near, 60))) == 60
+
+
+def test_events_carry_nothing_of_a_private_row(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    private = PrivateTable(
+        [record | {"topic": "MARKER IN EVERY ROW"} for record in drawn(40, offset=9000)],
+        SCHEMA,
+        account=world.ledger.account("marked"),
+    )
+    Evolution(
+        private, SCHEMA, Generator(world.model, SCHEMA), MultiChannelKernel(SCHEMA, ENCODER), ENCODER, world.plan,
+        builtin_guides(SCHEMA, "fake", world.model.capabilities())[:1], emit=world.events.append,
+    ).run()  # fmt: skip
+    assert "MARKER" not in repr(world.events)
+    assert "MARKER" not in repr([event.as_dict() for event in world.events])
+    assert all("MARKER" not in path.read_text() for path in tmp_path.rglob("*.jsonl"))
