@@ -175,6 +175,7 @@ REFUSED = [
     ("t.csv", b"\n\n", "the file is empty"),
     ("t.csv", b"a,b\n", "no rows"),
     ("t.csv", b",,\n1,2,3\n", "no column names"),
+    ("t.csv", b'""', "no column names"),
     ("t.csv", b'a,b\n1,"2\n', "row 2 cannot be split"),
     ("t.csv", b'a,b\n1,2\n"x"y,2\n', "row 3 cannot be split"),
     ("t.csv", b"a,b\x00\xff\xfe\x01\n1,2", "not a text file"),
@@ -195,6 +196,12 @@ def test_what_cannot_be_read_is_refused_with_the_reason(name: str, content: byte
         read_table(_file(tmp_path, name, content))
     assert caught.value.hint
     assert name in caught.value.where
+
+
+@pytest.mark.parametrize("delimiter", ["", ",,", '"', "\n"])
+def test_a_delimiter_that_cannot_be_one_is_refused(delimiter: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="one character"):
+        read_table(_file(tmp_path, "t.csv", "a,b\n1,2\n"), delimiter=delimiter)
 
 
 def test_files_that_are_absent_or_folders_are_refused(tmp_path: Path) -> None:

@@ -77,7 +77,9 @@ def _from_file(
         return read_jsonl(raw, source, encoding=encoding)
     if form == "json":
         return read_json(raw, source, encoding=encoding)
-    return read_delimited(raw, source, encoding=encoding, delimiter=delimiter or ("\t" if form == "tsv" else None))
+    return read_delimited(
+        raw, source, encoding=encoding, delimiter="\t" if delimiter is None and form == "tsv" else delimiter
+    )
 
 
 def _format(path: Path) -> Format:

@@ -102,14 +102,18 @@ def read_delimited(raw: bytes, source: str, *, encoding: str | None, delimiter: 
     """A table from csv, tsv or other delimited text."""
     text = decode(raw, source, encoding).replace("\0", "")
     skipped = 0
-    if text[:4].lower() == "sep=" and text[5:6] in ("\r", "\n"):  # a first line that Excel writes and reads
+    if (
+        text[:4].lower() == "sep=" and text[4:5] in DELIMITERS and text[5:6] in ("\r", "\n")
+    ):  # a first line that Excel writes and reads
         delimiter, skipped = delimiter or text[4], 1
         text = text[5:].removeprefix("\r").removeprefix("\n")
     if not text.strip():
         raise DataError("the file is empty", where=source, hint="A table needs a header row and data rows.")
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise DataError("a delimiter must be one character", where=source, hint="Try ',' or ';'.")
     csv.field_size_limit(CELL_LIMIT)
     rows = _numbered(text, delimiter or sniff_delimiter(text), source, skipped)
-    _, header = next(rows)
+    _, header = next(rows, (0, []))
     return build_table(header, rows, source=source, counting="sheet")
 
 
