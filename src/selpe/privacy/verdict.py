@@ -1,0 +1,90 @@
+"""A plan in plain words: what the private data will steer, and what to mind."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from selpe.privacy.plan import Plan
+
+AIM = 0.80  # the percentile that each selection's winner is aimed at
+NOTHING = 0.60  # below this percentile a choice is hardly better than chance
+SMALLEST_POOL = 8  # a choice among fewer candidates of a class is not worth a round
+
+
+def verdict_of(plan: Plan) -> str:
+    """One or two sentences on what this ε buys on this many records."""
+    if plan.epsilon == 0:
+        return "With ε = 0 the private data is not read: every choice is made by chance. This is a control."
+    if math.isinf(plan.epsilon):
+        return "With ε = ∞ there is no noise and no privacy. This is a reference, never a release."
+    given = f"With {_count(plan.units, 'record')} and ε = {plan.epsilon:g}"
+    strength = plan.percentile
+    choices = {"guides": plan.guide, "candidate releases": plan.bundle}
+    found = [(name, choice.percentile) for name, choice in choices.items() if choice is not None]
+    if max([strength, *(percentile for _, percentile in found)]) < NOTHING:
+        return f"{given} the private data will steer almost nothing."
+    strong = [name for name, percentile in found if percentile >= NOTHING]
+    sets = f" The choice among {' and '.join(strong)} is worth its price." if strong else ""
+    where = f"a winner is expected at percentile {100 * strength:.0f} of true closeness (50 is chance)"
+    if strength >= AIM:
+        return f"{given} {where}: the private data steers the records.{sets}"
+    if strength >= NOTHING:
+        return f"{given} {where}: the private data steers the records weakly.{sets}"
+    return f"{given} {where}: the private data steers the records hardly at all.{sets}"
+
+
+def warnings_of(plan: Plan, *, sizes_stated: bool) -> tuple[str, ...]:
+    """What a person should know before spending."""
+    found: list[str] = []
+    if plan.adjacency == "add-remove":
+        found.append("Under add-remove the number of records is not covered by the guarantee; the plan treats it as public.")
+    if sizes_stated:
+        found.append("The class sizes in the settings are treated as public.")
+        if not math.isclose(sum(plan.rows.values()), plan.units):
+            found.append("The stated class sizes do not add up to the number of records.")
+    if plan.epsilon == 0 or math.isinf(plan.epsilon):
+        return tuple(found)
+    if plan.vote == "prototype":
+        found.append("The paper's rule chooses nearly at random at any ε that protects; votes 'approval' do not.")
+    elif plan.percentile < AIM:
+        found.append(_advice(plan))
+    else:
+        weak = sorted(label for label, rows in plan.rows.items() if rows * plan.batches < 1 or _weak(plan, label))
+        if weak:
+            found.append(f"Too few records to steer well in {_classes(weak)}.")
+    small = [number for number, part in enumerate(plan.rounds, 1) if 0 < _least_pool(part.pool) < SMALLEST_POOL]
+    if small and len(plan.rounds) > 1:
+        found.append(f"Fewer than {SMALLEST_POOL} candidates of a class in round {_listed(small)}: take fewer rounds.")
+    if any(not quota for part in plan.rounds for quota in part.quota.values()):
+        found.append("A class gets no record in some round: more records, or fewer rounds, would mend it.")
+    return tuple(found)
+
+
+def _advice(plan: Plan) -> str:
+    simple = len(plan.rounds) == 1 and plan.batches == 1
+    means = "a larger ε or more records" if simple else "fewer rounds, fewer batches, a larger ε or more records"
+    return f"Winners are expected below the {100 * AIM:.0f}th percentile; {means} would raise it."
+
+
+def _weak(plan: Plan, label: str) -> bool:
+    """Whether the class stands out by its size among classes that are doing well."""
+    return min(part.weakest for part in plan.rounds) < AIM and plan.rows[label] == min(plan.rows.values())
+
+
+def _least_pool(pool: object) -> int:
+    sizes = [size for size in getattr(pool, "values", list)() if size]
+    return min(sizes, default=0)
+
+
+def _classes(labels: list[str]) -> str:
+    return f"class {labels[0]}" if len(labels) == 1 else f"classes {', '.join(labels)}"
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(str(number) for number in numbers)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
