@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from private_world import LAWS as EXACT
 from private_world import LineKernel, LinePool, MemoryAccount, Points, line_schema
 from selpe.privacy import private
-from selpe.privacy.private import PrivateTable, RecordVote
+from selpe.privacy.private import PrivateTable
 from selpe.privacy.select import ADJACENCIES, LAWS, Adjacency, Influence, Law, NoisyMax, OpenDPSelector
-from selpe.privacy.votes import Approval, Closeness, Predictive, Prototype
+from selpe.privacy.votes import Approval, Closeness, Predictive, Prototype, RecordVote
 from selpe.schema import Record, Schema
 
 EPSILON = 1.0

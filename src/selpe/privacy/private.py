@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, final
+from typing import Any, NoReturn, Protocol, final, get_args
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -24,23 +24,11 @@ from selpe.privacy.fingerprint import Fingerprint, fingerprint
 from selpe.privacy.intake import admit
 from selpe.privacy.key import Key
 from selpe.privacy.seal import sealed
-from selpe.privacy.select import Guarantee, Influence, NoisyMax, SeededMechanism, Selector
-from selpe.privacy.votes import (
-    Approval,
-    Closeness,
-    Coverage,
-    Kernel,
-    PoolKernel,
-    Predictive,
-    Prototype,
-    Representation,
-)
+from selpe.privacy.select import Guarantee, Influence, Mechanism, Selector
+from selpe.privacy.votes import Approval, Coverage, Kernel, PoolKernel, RecordVote, Representation, SetVote
 from selpe.schema import Schema, Value
 
-# Closed lists: a vote or a mechanism of unknown bounds would void the argument.
-RecordVote = Approval | Closeness | Prototype
-SetVote = Predictive | Coverage
-Mechanism = NoisyMax | SeededMechanism
+__all__ = ["Account", "Mechanism", "PrivateTable", "RecordVote", "Selection", "SetVote"]
 
 
 class Account(Protocol):
@@ -181,7 +169,7 @@ class PrivateTable:
         `context` may carry a hash of the pools, so that a stored result is never taken for other pools.
         """
         vote = Approval() if vote is None else vote
-        if type(vote) not in (Approval, Closeness, Prototype):
+        if type(vote) not in get_args(RecordVote):
             raise PrivacyError("a vote on records must be one of approval, closeness and prototype")
         self.__check_pools(pools, batches)
         sizes = {label: (batches, len(pool)) for label, pool in pools.items()}
@@ -195,7 +183,7 @@ class PrivateTable:
 
     def choose(self, vote: SetVote, *, mechanism: Mechanism, selection: str, context: str = "") -> Selection:
         """One of several sets (guides, candidate releases), chosen by the votes of all rows at once."""
-        if type(vote) not in (Predictive, Coverage):
+        if type(vote) not in get_args(SetVote):
             raise PrivacyError("a vote on sets must be one of predictive and coverage")
         if vote.options < 1 or vote.step < 1:
             raise ConfigError("a choice needs at least one option, and a judge at least one view")
@@ -209,7 +197,7 @@ class PrivateTable:
 
     def __settle(self, asked: _Round, mechanism: Mechanism, scores: Tallies) -> Selection:
         """Stored? Then that. Else: pay, and only then look, draw, store, return."""
-        if type(mechanism) not in (NoisyMax, SeededMechanism):
+        if type(mechanism) not in get_args(Mechanism):
             raise PrivacyError("a mechanism must be NoisyMax, or SeededMechanism in tests")
         selector = mechanism.calibrate(asked.influence, key=asked.selection)
         request = asked.digest(mechanism)

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,17 +83,6 @@ class Selector(Protocol):
         """A random number from 0 to `count` − 1 that has seen no data: batches, and which record of a person."""
 
 
-class Mechanism(Protocol):
-    """A way to choose, before it is known how far one record can move the scores."""
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """The neighbour relation that the caller's ε means."""
-
-    def calibrate(self, influence: Influence, key: str = "") -> Selector:
-        """The selector whose guarantee under the caller's relation is at most ε."""
-
-
 @dataclass(frozen=True, slots=True)
 class NoisyMax:
     """Permute-and-flip (default) or the exponential mechanism, by OpenDP, with the operating system's randomness.
@@ -145,6 +134,10 @@ class SeededMechanism:
         noise = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "big")))
         scale = honest.scale if isinstance(honest, OpenDPSelector) else 0.0
         return SeededSelector(honest, self.law, scale, noise)
+
+
+# A closed list: a mechanism of unknown bounds would void the argument.
+Mechanism: TypeAlias = NoisyMax | SeededMechanism
 
 
 @dataclass(frozen=True, slots=True)

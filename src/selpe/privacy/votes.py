@@ -98,21 +98,6 @@ class Judge(Protocol):
         """Scores of shape (views, len(rows), options)."""
 
 
-class RecordVote(Protocol):
-    """Votes of rows on the candidates of their class's pool, tallied per batch."""
-
-    @property
-    def step(self) -> int:
-        """The largest vote."""
-
-    @property
-    def monotone(self) -> bool:
-        """Whether a tally is a sum of votes, so that one more row lowers no score."""
-
-    def tally(self, pool: PoolKernel, rows: Representation, batch: NDArray[np.intp], batches: int) -> NDArray[np.int64]:
-        """The scores of shape (batches, M), where row i counts in batch `batch[i]`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Approval:
     """A row approves the nearest ⌈αM⌉ candidates of its pool; of equally near ones, the first."""
@@ -264,7 +249,9 @@ class Coverage:
         return np.asarray(total / count)
 
 
-SetVote = Predictive | Coverage
+# Closed lists: a vote of unknown bounds would void the argument.
+RecordVote: TypeAlias = Approval | Closeness | Prototype
+SetVote: TypeAlias = Predictive | Coverage
 
 
 def lowest(costs: NDArray[np.float32] | NDArray[np.float64], count: int) -> NDArray[np.bool_]:
