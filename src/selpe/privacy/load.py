@@ -33,3 +33,11 @@ def load_private(
     )
     ledger.recognise(table.fingerprint(), insist=insist)
     return table
+
+
+def count_units(config: RunConfig, *, source: Any = None) -> int:
+    """How many units the private table has, and nothing else of it: what a plan needs to know."""
+    table = read_table(config.data if source is None else source, sheet=config.sheet, query=config.query)
+    if config.unit is None:
+        return len(table)
+    return len({str(cell).strip().casefold() for cell in table.column(config.unit)})

@@ -1,0 +1,233 @@
+"""The progress of a run on a terminal, as plain lines in a log, or as JSON lines for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from selpe.cli.console import err, json_mode
+from selpe.events import Answered, Event, Finished, PoolReady, Selected, StageStarted, Started
+from selpe.progress import Meter, Reading, duration
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+LINE_EVERY = 10.0  # seconds between lines in a log
+_BUDGET_BAR = 24
+_TIGHT = 60  # columns below which only the essentials are shown
+
+
+class Display(Protocol):
+    """Shows a run. `event` hears what happens, `tick` comes about once a second."""
+
+    def event(self, event: Event, reading: Reading) -> None:
+        """Something happened."""
+
+    def tick(self, reading: Reading) -> None:
+        """A second has passed."""
+
+
+@contextmanager
+def showing(meter: Meter) -> Iterator[Callable[[Event], None]]:
+    """A listener for a run's events that keeps the user informed while the block runs."""
+    if json_mode():
+        yield from _ticking(JsonLines(), meter)
+    elif not err().is_terminal:
+        yield from _ticking(PlainLines(), meter)
+    else:
+        from rich.live import Live
+
+        console = err()
+        live = Live(
+            console=console,
+            get_renderable=lambda: render(meter.read(), console.width),
+            refresh_per_second=4,
+            transient=True,
+            vertical_overflow="crop",
+        )
+        with live:
+            yield from _ticking(Milestones(console), meter)
+
+
+def _ticking(display: Display, meter: Meter) -> Iterator[Callable[[Event], None]]:
+    """Feeds a display: events as they come, a tick a second from a thread that ends with the block."""
+    over, showing = threading.Event(), threading.Lock()
+
+    def listen(event: Event) -> None:
+        meter.listen(event)
+        if not isinstance(event, Answered):
+            with showing:
+                display.event(event, meter.read())
+
+    def tick() -> None:
+        while not over.wait(1.0):
+            with showing:
+                display.tick(meter.read())
+
+    thread = threading.Thread(target=tick, name="selpe-progress", daemon=True)
+    thread.start()
+    try:
+        yield listen
+    finally:
+        over.set()
+        thread.join()
+
+
+# -- the live display ------------------------------------------------------------------------------------------------
+
+
+def render(reading: Reading, width: int) -> RenderableType:
+    """The display at one moment: a headline, the bar, the budget, and the counts; nothing wraps."""
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    def sides(left: Text, right: Text) -> Table:
+        grid = Table.grid(expand=True, padding=(0, 1))
+        grid.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+        grid.add_column(justify="right", no_wrap=True)
+        grid.add_row(left, right)
+        return grid
+
+    tight = width < _TIGHT
+    left = f"about {duration(reading.left)} left" if reading.left is not None else "estimating …"
+    head = Text(reading.title, style="bold")
+    if not tight and reading.activity:
+        head.append(f"  {reading.activity}", style="dim")
+    bar = Table.grid(expand=True, padding=(0, 1))
+    bar.add_column(ratio=1)
+    bar.add_column(justify="right", no_wrap=True)
+    count = f"{reading.done:,} / {reading.total:,}" + ("" if tight else " candidates")
+    bar.add_row(ProgressBar(total=max(1, reading.total), completed=reading.done), Text(count))
+    lines: list[RenderableType] = [
+        sides(head, Text(left, style="cyan")),
+        bar,
+        _budget(reading, tight),
+        Text(_counts(reading, tight), style="dim", no_wrap=True, overflow="ellipsis"),
+    ]
+    return Group(*lines)
+
+
+def _budget(reading: Reading, tight: bool) -> RenderableType:
+    from rich.text import Text
+
+    share = reading.spent / reading.epsilon if reading.epsilon else 0.0
+    full = min(_BUDGET_BAR, round(_BUDGET_BAR * share)) if math.isfinite(share) else _BUDGET_BAR
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append("ε ", style="bold")
+    line.append("■" * full, style="magenta")
+    line.append("□" * (_BUDGET_BAR - full), style="dim")
+    line.append(f" {reading.spent:.3g} of {reading.epsilon:g} spent")
+    if not tight:
+        line.append(f"  {reading.adjacency}", style="dim")
+    return line
+
+
+def _counts(reading: Reading, tight: bool) -> str:
+    parts = [f"{reading.records_per_second:.1f} records/s", f"{reading.tokens_per_second:,.0f} tokens/s"]
+    if reading.replayed:
+        parts.append(f"{reading.replayed:,} answers from disk")
+    parts.append(f"{reading.retried:,} retries")
+    if not tight:
+        parts.append(f"{reading.records:,} of {reading.wanted:,} records chosen")
+    return " · ".join(parts)
+
+
+class Milestones:
+    """What stays on the terminal above the live display: one line per stage and private choice."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def event(self, event: Event, reading: Reading) -> None:
+        """Prints a line for events worth keeping."""
+        if said := milestone(event, reading):
+            self._console.print(f"[green]✓[/] [dim]{duration(reading.elapsed):>6}[/]  {said}", highlight=False)
+
+    def tick(self, reading: Reading) -> None:
+        """The live display refreshes itself."""
+
+
+def milestone(event: Event, reading: Reading) -> str:
+    """One line about an event that closes something; '' for the others."""
+    if isinstance(event, PoolReady):
+        lost = sum(event.given_up.values())
+        names = {"guides": "guides tried", "round": f"round {event.number} written", "more": "classes filled up"}
+        more = _reasons(event.retries, "retried") + (f", {lost} given up" if lost else "")
+        return f"{names.get(event.stage, event.stage)}: {event.found:,} candidates{more}"
+    if isinstance(event, Selected):
+        epsilon = event.epsilon_replace_one if reading.adjacency == "replace-one" else event.epsilon_add_remove
+        again = ", from the ledger" if event.replayed else ""
+        stamp = "" if event.private else ", NOT PRIVATE"
+        return f"private choice '{event.selection}': ε {epsilon:.3g}{again}{stamp}"
+    return ""
+
+
+def _reasons(counts: Any, word: str) -> str:
+    told = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count)
+    return f", {word}: {told}" if told else ""
+
+
+# -- logs and machines -----------------------------------------------------------------------------------------------
+
+
+class PlainLines:
+    """One line per stage and one every ten seconds: few enough for a log."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last = clock()
+
+    def event(self, event: Event, reading: Reading) -> None:
+        """A line for stages and choices."""
+        if isinstance(event, Started):
+            said = f"{event.records:,} records in {event.rounds} rounds from {event.candidates:,} candidates"
+        elif isinstance(event, StageStarted) and event.candidates:
+            said = f"{reading.title}: writing {event.candidates:,} candidates"
+        elif isinstance(event, Finished):
+            said = f"{event.records:,} records, ε {reading.spent:.3g} of {reading.epsilon:g} spent"
+        else:
+            said = milestone(event, reading)
+        if said:
+            self._print(f"[{duration(reading.elapsed)}] {said}")
+
+    def tick(self, reading: Reading) -> None:
+        """A line when the last one is ten seconds old."""
+        if self._clock() - self._last >= LINE_EVERY:
+            left = f", about {duration(reading.left)} left" if reading.left is not None else ""
+            self._print(
+                f"[{duration(reading.elapsed)}] {reading.title}: {reading.done:,} of {reading.total:,} candidates, "
+                f"{_counts(reading, tight=True)}, ε {reading.spent:.3g} of {reading.epsilon:g}{left}"
+            )
+
+    def _print(self, line: str) -> None:
+        self._last = self._clock()
+        err().print(line, markup=False)
+
+
+class JsonLines:
+    """Every event as a JSON line, and one with the whole reading a second."""
+
+    def event(self, event: Event, reading: Reading) -> None:
+        """The event as it is; sample records stay out, they are many and in the release anyway."""
+        content = event.as_dict()
+        content.pop("samples", None)
+        self._write(content)
+
+    def tick(self, reading: Reading) -> None:
+        """The reading."""
+        content = reading.as_dict()
+        for bulky in ("samples", "choices"):
+            content.pop(bulky)
+        self._write({"progress": content})
+
+    def _write(self, content: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps(content, ensure_ascii=False, default=str) + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,147 @@
+"""What a run will take, before it starts: candidates, tokens, time and money. Nothing private, nothing spent.
+
+Tokens come from earlier runs of the same schema and model, else from one dry pass of the fake model over the real
+prompts. Speed comes from earlier runs with the same model, else from a table of typical speeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from selpe.config import RunConfig
+from selpe.schema import Schema
+
+if TYPE_CHECKING:
+    from selpe.guides import Guide
+
+# Tokens written per second: SmolLM2-135M does about 310 a core on AVX512, and speed falls as weights grow.
+_EMBEDDED_PER_CORE, _EMBEDDED_BYTES = 310.0, 98_362_432
+_TYPICAL = {"server": 400.0, "fake": 30_000.0}
+_SLOWER = {"llamacpp": 0.28, "transformers": 0.1}
+_TOKENS_PER_WORD = 1.35  # the fake model counts words and marks; tokenizers cut finer
+_TRIES = 1.15  # answers per candidate, where nothing is known
+_SAMPLE = 12
+_MOST_REPLAYED = 0.05  # a run mostly replayed from disk tells nothing about speed
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run will take; `basis` says where the speed is from, `cost` is None without prices."""
+
+    candidates: int
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float
+    basis: str
+    cost: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The estimate as plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _PerCandidate:
+    prompt: float
+    completion: float
+
+
+def estimate(config: RunConfig, schema: Schema, *, candidates: int, runs: Iterable[Mapping[str, Any]] = ()) -> Estimate:
+    """The estimate for a run that generates this many candidates; `runs` are manifests of earlier runs."""
+    earlier = [run for run in runs if _tells(run) and run["settings"].get("llm") == config.llm]
+    per = _measured_tokens(earlier, schema.fingerprint()) or _dry_tokens(config, schema)
+    prompt, completion = round(per.prompt * candidates), round(per.completion * candidates)
+    speeds = [run["counts"]["completion_tokens"] / run["seconds"] for run in earlier[-5:]]
+    if speeds:
+        speed, basis = median(speeds), f"{len(speeds)} earlier run{'s' if len(speeds) > 1 else ''} with this model"
+    else:
+        speed, basis = _typical(config.llm)
+    cost = None
+    if config.price_in is not None or config.price_out is not None:
+        cost = (prompt * (config.price_in or 0.0) + completion * (config.price_out or 0.0)) / 1e6
+    return Estimate(candidates, prompt, completion, completion / speed, basis, cost)
+
+
+def candidates_of(config: RunConfig, schema: Schema, *, guides: int, voted: bool, guide_sample: int = 6) -> int:
+    """How many candidates a run generates: K per record, and a small sample per guide where guides are voted on."""
+    sample = guides * max(1, len(schema.labels)) * guide_sample if voted and guides > 1 else 0
+    return config.multiplicity * config.records + sample
+
+
+def _tells(run: Mapping[str, Any]) -> bool:
+    """Whether a manifest is of a finished run that says something about speed."""
+    counts = run.get("counts")
+    if run.get("state") != "done" or not isinstance(counts, Mapping) or not run.get("seconds"):
+        return False
+    fresh = counts.get("replayed", 0) <= _MOST_REPLAYED * max(1, counts.get("answers", 0))
+    return bool(fresh and counts.get("completion_tokens") and counts.get("candidates"))
+
+
+def _measured_tokens(runs: Sequence[Mapping[str, Any]], schema: str) -> _PerCandidate | None:
+    same = [run["counts"] for run in runs if run.get("schema") == schema]
+    if not same:
+        return None
+    made = sum(counts["candidates"] for counts in same)
+    return _PerCandidate(
+        sum(counts["prompt_tokens"] for counts in same) / made,
+        sum(counts["completion_tokens"] for counts in same) / made,
+    )
+
+
+def _dry_tokens(config: RunConfig, schema: Schema) -> _PerCandidate:
+    """Tokens per candidate by letting the fake model answer the real prompts of a few proposals."""
+    from selpe.generate import Generator, Proposal
+    from selpe.llm.fake import FakeModel
+
+    model, labels = FakeModel(context_length=10**6), schema.labels or ("",)
+    guides = stand_in_guides(config, schema)
+    exemplars = tuple(schema.examples[: config.exemplars])
+    proposals = [
+        Proposal(guides[i % len(guides)], i, label=labels[i % len(labels)] or None, positives=exemplars)
+        for i in range(_SAMPLE)
+    ]
+    effort = Generator(model, schema, stages=config.stages, attempts=1).generate(proposals).effort
+    scale = _TOKENS_PER_WORD * _TRIES / _SAMPLE
+    return _PerCandidate(effort.prompt_tokens * scale, effort.completion_tokens * scale)
+
+
+def stand_in_guides(config: RunConfig, schema: Schema) -> tuple[Guide, ...]:
+    """The guides of a run as far as they can be told without opening its model: their number is right."""
+    from selpe.guides import builtin_guides, default_guide, user_guides
+    from selpe.llm.base import Capabilities
+
+    able = Capabilities(chat_template=True, json_schema=True)
+    if config.guides == "off":
+        return (default_guide(config.llm, able),)
+    own = user_guides(config.guides, config.llm, able) if isinstance(config.guides, list) else ()
+    return (*builtin_guides(schema, config.llm, able), *own)
+
+
+def _typical(llm: str) -> tuple[float, str]:
+    """Tokens per second that a model of this kind usually writes, and the words for where that is from."""
+    from selpe.llm.machine import this_machine
+
+    if llm == "fake":
+        return _TYPICAL["fake"], "the fake model"
+    if llm.startswith(("http://", "https://")):
+        return _TYPICAL["server"], "a guess for servers; the next run will know"
+    kind, _, rest = llm.partition(":")
+    slower = _SLOWER.get(kind, 1.0)
+    cores = max(1.0, this_machine().usable_cores)
+    speed = _EMBEDDED_PER_CORE * cores * _EMBEDDED_BYTES / max(_EMBEDDED_BYTES // 4, _weight(rest or llm)) * slower
+    engine = "the embedded engine" if slower == 1.0 else kind
+    return speed, f"typical speed of {engine} on {cores:g} cores"
+
+
+def _weight(llm: str) -> int:
+    """Bytes of a model's weights, or of an ordinary small model where nobody knows yet."""
+    from selpe.llm.registry import REGISTRY
+
+    if llm in REGISTRY:
+        return REGISTRY[llm].size
+    path = Path(llm)
+    return path.stat().st_size if path.is_file() else 10**9

@@ -1,0 +1,144 @@
+"""Packing a release: only what is on the list, checked file by file, into a zip that proves itself.
+
+Nothing is copied by pattern. The five files are named; anything else in the folder, a link, a folder, a file of
+another name, stops the packing. What is packed is what was checked: each file is read once.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import stat
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from selpe.errors import PrivacyError, RunError
+from selpe.schema import Schema
+
+SUMS = "SHA256SUMS"
+_TIME = (1980, 1, 1, 0, 0, 0)  # the same release makes the same zip, byte for byte
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A packed release: where it is, its own hash, and the hash of each file in it."""
+
+    path: Path
+    sha256: str
+    files: Mapping[str, str]
+    records: int
+    private: bool
+
+
+def pack_release(
+    folder: Path, manifest: Mapping[str, Any], schema: Schema, *, allowed: tuple[str, ...], to: Path,
+    not_private_control: bool = False,
+) -> Packed:  # fmt: skip
+    """Packs `folder/release` of a finished run into a zip. Refuses whatever is not beyond doubt."""
+    name = str(manifest.get("name", folder.name))
+    if manifest.get("state") != "done":
+        raise RunError("this run is not done, so it has no release", where=name, hint=f"selpe resume {folder}")
+    private = manifest.get("private") is True
+    if not private and not not_private_control:
+        raise PrivacyError(
+            "this run is a control without a guarantee; its output is not private",
+            where=name,
+            hint="if the table is public anyway: --not-private-control",
+        )
+    contents = _read(folder / "release", allowed)
+    records = _check(contents, schema)
+    sums = {file: hashlib.sha256(raw).hexdigest() for file, raw in sorted(contents.items())}
+    contents[SUMS] = "".join(f"{digest}  {file}\n" for file, digest in sums.items()).encode()
+    raw = _zip(contents, f"{name}-release" if private else f"{name}-NOT-PRIVATE")
+    _write(to, raw)
+    return Packed(to, hashlib.sha256(raw).hexdigest(), sums, records, private)
+
+
+def _read(release: Path, allowed: tuple[str, ...]) -> dict[str, bytes]:
+    """The bytes of exactly the allowed files; links are not followed, neither to the folder nor to a file."""
+    if release.is_symlink() or not release.is_dir():
+        raise RunError("there is no release folder", where=str(release))
+    with os.scandir(release) as found:
+        entries = {entry.name: entry.is_file(follow_symlinks=False) for entry in found}
+    strange = sorted(set(entries) - set(allowed)) + sorted(n for n, plain in entries.items() if not plain)
+    if strange:
+        raise PrivacyError(
+            f"the release folder holds something that does not belong there: {', '.join(dict.fromkeys(strange))}",
+            where=str(release),
+            hint="move it away; only the synthetic table, its schema and the privacy card may leave",
+        )
+    if missing := sorted(set(allowed) - set(entries)):
+        raise RunError(f"the release is not complete: {', '.join(missing)} missing", where=str(release))
+    return {file: _bytes(release / file) for file in allowed}
+
+
+def _bytes(path: Path) -> bytes:
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(handle, "rb") as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+            raise PrivacyError("must be an ordinary file of its own, not a link", where=str(path))
+        return file.read()
+
+
+def _check(contents: Mapping[str, bytes], schema: Schema) -> int:
+    """The number of records, after every file has been found to be what its name says."""
+    if _json(contents, "schema.json") != json.loads(json.dumps(schema.to_json_schema(), default=str)):
+        raise RunError("is not the schema of this run", where="schema.json")
+    card = _json(contents, "privacy-card.json")
+    if not isinstance(card, dict):
+        raise RunError("must be a JSON object", where="privacy-card.json")
+    count = 0
+    for number, line in enumerate(contents["synthetic.jsonl"].decode("utf-8").splitlines(), 1):
+        record = _line(line, number)
+        if violations := schema.check(record):
+            raise RunError(violations[0].message, where=f"synthetic.jsonl, line {number}")
+        count += 1
+    rows = list(csv.reader(io.StringIO(contents["synthetic.csv"].decode("utf-8"), newline="")))
+    if not rows or tuple(rows[0]) != schema.names or len(rows) - 1 != count:
+        raise RunError("must hold the schema's columns and the same records as synthetic.jsonl", where="synthetic.csv")
+    return count
+
+
+def _json(contents: Mapping[str, bytes], name: str) -> Any:
+    try:
+        return json.loads(contents[name])
+    except ValueError:
+        raise RunError("must be JSON", where=name) from None
+
+
+def _line(line: str, number: int) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        raise RunError("must be one JSON object a line", where=f"synthetic.jsonl, line {number}")
+    return record
+
+
+def _zip(contents: Mapping[str, bytes], top: str) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(contents):
+            entry = zipfile.ZipInfo(f"{top}/{name}", _TIME)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, contents[name])
+    return target.getvalue()
+
+
+def _write(to: Path, raw: bytes) -> None:
+    part = to.with_name(f".{to.name}.part")
+    try:
+        part.write_bytes(raw)
+        part.replace(to)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise RunError(f"the zip cannot be written ({error.strerror})", where=str(to)) from None
