@@ -12,7 +12,11 @@ from selpe.llm.blocks import BlockPool, Lease
 SIZE = 8
 
 
-def compute(pool: BlockPool, memory: dict[int, list[int]], lease: Lease, tokens: list[int]) -> None:
+class Memory(dict[int, list[int]]):
+    """What lies in each block."""
+
+
+def compute(pool: BlockPool, memory: Memory, lease: Lease, tokens: list[int]) -> None:
     """Stands in for the model: writes every token that is not cached into its block."""
     if lease.copy is not None:
         memory[lease.copy[1]] = list(memory[lease.copy[0]])
@@ -21,7 +25,7 @@ def compute(pool: BlockPool, memory: dict[int, list[int]], lease: Lease, tokens:
         memory.setdefault(lease.table[place // SIZE], [-1] * SIZE)[place % SIZE] = tokens[place]
 
 
-def contents(memory: dict[int, list[int]], lease: Lease, count: int) -> list[int]:
+def contents(memory: Memory, lease: Lease, count: int) -> list[int]:
     return [memory[lease.table[place // SIZE]][place % SIZE] for place in range(count)]
 
 
@@ -32,7 +36,7 @@ def opened(pool: BlockPool, tokens: list[int], total: int | None = None) -> Leas
 
 
 def test_a_second_prompt_takes_whole_blocks_and_a_copied_beginning() -> None:
-    pool, memory = BlockPool(16, SIZE), {}
+    pool, memory = BlockPool(16, SIZE), Memory()
     first = list(range(30))
     lease = opened(pool, first)
     assert lease.cached == 0
@@ -49,7 +53,7 @@ def test_a_second_prompt_takes_whole_blocks_and_a_copied_beginning() -> None:
 
 
 def test_prefixes_outlive_their_request_until_memory_is_wanted() -> None:
-    pool, memory = BlockPool(6, SIZE), {}
+    pool, memory = BlockPool(6, SIZE), Memory()
     tokens = list(range(32))
     lease = opened(pool, tokens)
     compute(pool, memory, lease, tokens)
@@ -94,7 +98,7 @@ def test_closing_twice_frees_once() -> None:
 
 
 def test_equal_tokens_after_different_prefixes_are_not_confused() -> None:
-    pool, memory = BlockPool(16, SIZE), {}
+    pool, memory = BlockPool(16, SIZE), Memory()
     same = [9] * 16
     for start in (1, 2):
         tokens = [start] * 8 + same
@@ -122,7 +126,7 @@ def test_equal_tokens_after_different_prefixes_are_not_confused() -> None:
 def test_no_leak_no_double_use_and_cached_means_computed(
     blocks: int, requests: list[tuple[int, int, int, int, bool]]
 ) -> None:
-    pool, memory = BlockPool(blocks, SIZE), {}
+    pool, memory = BlockPool(blocks, SIZE), Memory()
     running: list[tuple[Lease, list[int]]] = []
     numbers = np.random.Generator(np.random.Philox(key=1))
     for stem, shared, own, room, close_first in requests:

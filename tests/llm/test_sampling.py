@@ -62,17 +62,16 @@ def test_frequencies_follow_the_tempered_distribution(temperature: float) -> Non
 @given(
     st.integers(0, 10**6),
     st.floats(0.0, 3.0),
-    st.sampled_from([0.0, 0.01, 0.05, 0.5, 1.0]),
-    st.sampled_from([0.1, 0.9, 1.0]),
+    st.sampled_from([(0.0, 1.0), (0.01, 0.9), (0.05, 1.0), (0.5, 1.0), (1.0, 0.1), (0.0, 0.6)]),
     st.floats(0, 1, exclude_max=True),
     st.integers(1, 300),
 )
 def test_a_mask_is_always_kept_and_changes_nothing_when_it_forbids_nothing(
-    seed: int, temperature: float, min_p: float, top_p: float, draw: float, allowed_count: int
+    seed: int, temperature: float, limits: tuple[float, float], draw: float, allowed_count: int
 ) -> None:
     numbers = np.random.Generator(np.random.Philox(key=seed))
     row = (numbers.normal(size=300) * 4).astype(np.float32)
-    taste = Taste(temperature, min_p, top_p)
+    taste = Taste(temperature, *limits)
     allowed = numbers.choice(300, allowed_count, replace=False).tolist()
     assert choose(row, taste, draw, bits(allowed, 300)) in allowed
     assert choose(row, taste, draw, bits(list(range(300)), 300)) == choose(row, taste, draw)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_engine import ToyBackend, ToyVocabulary, expected_text
 
 from selpe.errors import PromptTooLongError
 from selpe.llm.base import Answer, Request
 from selpe.llm.schedule import Scheduler
+from toy_engine import ToyBackend, ToyVocabulary, expected_text
 
 
 def scheduler(backend: ToyBackend, *, parallel: int = 8, context: int = 400, chunk: int = 32) -> Scheduler:

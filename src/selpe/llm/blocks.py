@@ -1,8 +1,8 @@
 """KV blocks: who holds which, which prompt prefixes they already contain, and who may start.
 
 Memory is a fixed number of blocks of `block_size` tokens. A request leases blocks for its whole life before it
-starts, so that whatever has started can finish. Blocks that hold a full stretch of some prompt stay findable after
-their request has gone, until the memory is wanted: the next request with the same beginning takes them as they are
+starts, so that whatever has started can finish. Blocks that hold part of some prompt stay findable after their
+request has gone, until the memory is wanted: the next request with the same beginning takes them as they are
 and computes only the rest. Where prompts part in the middle of a block, the block is copied up to that point.
 
 A prefix is identified by the exact tokens it holds and by the identity of the block before it, never by a hash
@@ -175,8 +175,12 @@ class BlockPool:
             self._beginnings[key] = block
 
     def _findable(self, block: int) -> bool:
+        """True when some prompt could still be served from this block rather than from another."""
         stretch = self._stretches.get(block)
-        return stretch is not None and self._full.get((stretch.parent, stretch.tokens)) == block
+        return stretch is not None and (
+            self._full.get((stretch.parent, stretch.tokens)) == block
+            or any(self._beginnings.get(key) == block for key in stretch.beginnings())
+        )
 
     def _forget(self, block: int) -> None:
         stretch = self._stretches.pop(block, None)

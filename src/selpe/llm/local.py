@@ -21,6 +21,7 @@ from selpe.errors import ModelError
 from selpe.llm.base import Answer, Capabilities, Follow, Request
 from selpe.llm.paged import PagedBackend
 from selpe.llm.prepare import Prepared, Progress, prepare
+from selpe.llm.runtime import Precision
 from selpe.llm.schedule import Backend, Scheduler
 from selpe.llm.stateful import StatefulBackend
 from selpe.llm.vocabulary import GenAIVocabulary
@@ -43,12 +44,13 @@ class LocalModel:
         threads: int | None = None,
         memory: int = 1024 * MEBIBYTE,
         engine: Engine = "auto",
+        precision: Precision = "fast",
         progress: Progress | None = None,
     ) -> None:
         if parallel < 1:
             raise ValueError(f"parallel must be at least 1. Got {parallel}")
         self._prepared = prepare(gguf, folder, progress)
-        self._backend = _backend(self._prepared, engine, memory=memory, threads=threads)
+        self._backend = _backend(self._prepared, engine, memory=memory, threads=threads, precision=precision)
         log.info("%s runs on %s", self._prepared.name, self._backend.name)
         self._vocabulary = GenAIVocabulary(
             self._prepared.folder,
@@ -143,12 +145,12 @@ class LocalModel:
         return self._scheduler
 
 
-def _backend(prepared: Prepared, engine: Engine, *, memory: int, threads: int | None) -> Backend:
+def _backend(prepared: Prepared, engine: Engine, *, memory: int, threads: int | None, precision: Precision) -> Backend:
     if engine != "stateful":
         try:
-            return PagedBackend(prepared.graph, memory=memory, threads=threads)
+            return PagedBackend(prepared.graph, memory=memory, threads=threads, precision=precision)
         except ModelError as error:
             if engine == "paged":
                 raise
             log.warning("paged attention is not to be had (%s): using the slower stateful model", error.message)
-    return StatefulBackend(prepared.graph, memory=memory, threads=threads)
+    return StatefulBackend(prepared.graph, memory=memory, threads=threads, precision=precision)

@@ -15,25 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.errors import ModelError
-from selpe.llm.runtime import openvino
+from selpe.llm.runtime import Precision, openvino, settings
 from selpe.llm.schedule import Work
 
 BLOCK_SIZE = 32  # fixed by OpenVINO's CPU kernels
 _WANTED_ROWS = "selpe_wanted_rows"
-
-
-def settings(threads: int | None) -> dict[str, Any]:
-    """How OpenVINO is to compute: f32 sums over 8-bit products, a KV cache of f16.
-
-    The f16 cache is both faster to read and nearer to the exact result than the 8-bit default.
-    """
-    chosen: dict[str, Any] = {
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
-        "KV_CACHE_PRECISION": "f16",
-        "DYNAMIC_QUANTIZATION_GROUP_SIZE": "32",
-    }
-    return chosen if threads is None else {**chosen, "INFERENCE_NUM_THREADS": threads}
 
 
 class PagedBackend:
@@ -43,11 +29,11 @@ class PagedBackend:
     block_size = BLOCK_SIZE
     shares = True
 
-    def __init__(self, graph: Path, *, memory: int, threads: int | None) -> None:
+    def __init__(self, graph: Path, *, memory: int, threads: int | None, precision: Precision = "fast") -> None:
         ov = openvino()
         core = ov.Core()
         model = _paged_model(core, graph)
-        compiled = core.compile_model(model, "CPU", settings(threads))
+        compiled = core.compile_model(model, "CPU", settings(threads, precision))
         self._request = compiled.create_infer_request()
         self._tensor = ov.Tensor
         inputs = [port for port in compiled.inputs if "_cache." in port.get_any_name()]

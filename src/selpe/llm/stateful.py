@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.errors import ModelError
-from selpe.llm.runtime import openvino
+from selpe.llm.runtime import Precision, openvino, settings
 from selpe.llm.schedule import Work
 
 _BYTES_PER_VALUE = 4  # at most: the cache is f16 or f32, as OpenVINO sees fit
@@ -29,7 +29,7 @@ class StatefulBackend:
     block_size = 32
     shares = False
 
-    def __init__(self, graph: Path, *, memory: int, threads: int | None) -> None:
+    def __init__(self, graph: Path, *, memory: int, threads: int | None, precision: Precision = "fast") -> None:
         ov = openvino()
         core = ov.Core()
         model = core.read_model(graph)
@@ -38,10 +38,8 @@ class StatefulBackend:
             _keep_last_row(model)
         except (RuntimeError, IndexError) as error:
             raise ModelError("the converted model is not one of a language model with a KV cache") from error
-        settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
-        if threads is not None:
-            settings["INFERENCE_NUM_THREADS"] = threads
-        self._request: Any = core.compile_model(model, "CPU", settings).create_infer_request()
+        compiled = core.compile_model(model, "CPU", settings(threads, precision))
+        self._request: Any = compiled.create_infer_request()
         self._rows: list[int] = []
         self._seen = np.zeros((0, 0), np.int64)
 
