@@ -83,6 +83,7 @@ def _read(name: str, raw: bytes) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 @given(raw=BYTES)
 @example(raw=b"[" * 50_000)
+@example(raw=b'""')
 @example(raw=b'[{"a": ' + b"9" * 5000 + b"}]")
 @example(raw=b'{"a": 1e999999999}')
 @example(raw=b"a\n1e999\n")
