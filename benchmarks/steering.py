@@ -1,0 +1,271 @@
+"""Do the private rows do something? Utility and closeness of releases at several ε, beside ε = 0 and the paper's rule.
+
+    python benchmarks/steering.py [--data ktas water] [--seeds 3] [--records 60] [--llm smollm2] [--out steering.json]
+
+Real tables from the data folder beside the checkout; 20 private rows a class, the rest held out. Every release comes
+from the same model answers where the method allows (one store per data set and seed), so that what differs is what the
+private choices did. ε = 0 is repeated with several random choices and averaged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from selpe.encode.base import Encoder
+from selpe.evolve import Evolution, Evolved, Method
+from selpe.generate import Generator
+from selpe.guides import builtin_guides
+from selpe.kernel import MultiChannelKernel
+from selpe.llm.base import ChatModel
+from selpe.llm.open import open_encoder, open_model
+from selpe.llm.remembering import AnswerStore, RememberingModel
+from selpe.privacy.ledger import Ledger
+from selpe.privacy.plan import make_plan
+from selpe.privacy.private import PrivateTable
+from selpe.schema import Record, Schema
+from selpe.table import parse_records, read_table
+
+DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+PRIVATE_PER_CLASS, TEST_PER_CLASS = 20, 80
+
+# ruff: noqa: E501  (tables of made-up records read best in one line each)
+KTAS = """
+name: triage
+description: Triage records of an emergency department. Each has the chief complaint in a few words, vital signs, and the
+  acuity that was given, from 1 (resuscitation) to 5 (non-urgent).
+label: acuity
+fields:
+  chiefcomplaint: {kind: text, max_length: 60, description: chief complaint in a few words}
+  sex: {kind: category, values: [Female, Male]}
+  age: {kind: integer, min: 15, max: 100}
+  arrival_mode: {kind: category, values: [Walking, Public Ambulance, Private Vehicle, Private Ambulance, Other]}
+  injury: {kind: category, values: ["Yes", "No"]}
+  mental_state: {kind: category, values: [Alert, Verbal Response, Pain Response, Unresponsive]}
+  pain: {kind: integer, min: 0, max: 10, optional: true}
+  sbp: {kind: integer, min: 40, max: 280, optional: true, unit: mmHg}
+  dbp: {kind: integer, min: 20, max: 180, optional: true, unit: mmHg}
+  heartrate: {kind: integer, min: 20, max: 220, optional: true}
+  resprate: {kind: integer, min: 6, max: 60, optional: true}
+  temperature_c: {kind: number, min: 33, max: 42, step: 0.1, optional: true}
+  acuity:
+    kind: category
+    values: {"1": "resuscitation, life at risk now", "2": "emergent, severe", "3": "urgent, needs tests soon",
+             "4": "less urgent, mild", "5": "non-urgent, minor"}
+rules: [dbp < sbp]
+examples:
+  - {chiefcomplaint: cardiac arrest, sex: Male, age: 68, arrival_mode: Public Ambulance, injury: "No",
+     mental_state: Unresponsive, pain: null, sbp: 60, dbp: 30, heartrate: 40, resprate: 8, temperature_c: 35.8, acuity: "1"}
+  - {chiefcomplaint: "chest pain, sudden", sex: Female, age: 61, arrival_mode: Public Ambulance, injury: "No",
+     mental_state: Alert, pain: 7, sbp: 165, dbp: 95, heartrate: 108, resprate: 24, temperature_c: 36.7, acuity: "2"}
+  - {chiefcomplaint: abdominal pain and fever, sex: Female, age: 34, arrival_mode: Private Vehicle, injury: "No",
+     mental_state: Alert, pain: 5, sbp: 124, dbp: 78, heartrate: 96, resprate: 20, temperature_c: 38.2, acuity: "3"}
+  - {chiefcomplaint: twisted ankle, sex: Male, age: 27, arrival_mode: Private Vehicle, injury: "Yes",
+     mental_state: Alert, pain: 4, sbp: 130, dbp: 82, heartrate: 78, resprate: 18, temperature_c: 36.5, acuity: "4"}
+  - {chiefcomplaint: wound dressing change, sex: Male, age: 45, arrival_mode: Walking, injury: "No",
+     mental_state: Alert, pain: 1, sbp: 128, dbp: 80, heartrate: 74, resprate: 18, temperature_c: 36.4, acuity: "5"}
+"""
+WATER = """
+name: reviews
+description: Reviews of water bottles in an online shop. Each has the product, its overall rating, the customer's own
+  rating from 1 (worst) to 5 (best), and the review in a few lower-case words.
+label: rating
+fields:
+  product_name: {kind: text, max_length: 130}
+  overall_rating: {kind: number, min: 1, max: 5, step: 0.1}
+  cleaned_review: {kind: text, max_length: 160, description: "a few words, lower case"}
+  rating: {kind: category, values: {"1": terrible, "2": bad, "3": average, "4": good, "5": excellent}}
+examples:
+  - {product_name: Steel Flask 750 ml Bottle Reviews, overall_rating: 3.9, cleaned_review: lid leaks waste money, rating: "1"}
+  - {product_name: Copper Bottle 1000 ml Bottle Reviews, overall_rating: 4.1, cleaned_review: not worth price quality poor, rating: "2"}
+  - {product_name: Kids Sipper 500 ml Bottle Reviews, overall_rating: 4.0, cleaned_review: okay product average, rating: "3"}
+  - {product_name: Thermosteel Flask 1000 ml Bottle Reviews, overall_rating: 4.3, cleaned_review: good product nice, rating: "4"}
+  - {product_name: Fridge Bottle Set 1000 ml Bottle Reviews, overall_rating: 4.2, cleaned_review: very nice quality excellent, rating: "5"}
+"""
+TABLES = {"ktas": ("ktas_triage.csv", KTAS, "chiefcomplaint"), "water": ("water.csv", WATER, "cleaned_review")}
+
+
+def split(name: str, seed: int) -> tuple[Schema, list[Record], list[Record]]:
+    """Schema, private rows and test rows; rows with the same text stay on one side."""
+    file, text, key = TABLES[name]
+    schema = Schema.from_yaml(text)
+    rows = parse_records(read_table(DATA / file), schema, blank_bad_cells=True).records
+    chance = random.Random(f"{name}:{seed}")
+    chance.shuffle(rows)
+    private: list[Record] = []
+    test: list[Record] = []
+    side: dict[str, bool] = {}
+    counts: dict[tuple[str | None, bool], int] = {}
+    for row in rows:
+        label, content = schema.label_of(row), str(row[key])
+        full = counts.get((label, True), 0) >= (PRIVATE_PER_CLASS if label != "1" or name != "ktas" else 13)
+        mine = side.setdefault(content, not full)
+        limit = PRIVATE_PER_CLASS if mine else TEST_PER_CLASS
+        if counts.get((label, mine), 0) >= limit or (mine and full):
+            continue
+        counts[(label, mine)] = counts.get((label, mine), 0) + 1
+        (private if mine else test).append(row)
+    return schema, private, test
+
+
+def utility(schema: Schema, encoder: Encoder, train: list[Record], test: list[Record]) -> dict[str, float]:
+    """ROC-AUC one-vs-rest in percent: text view (embeddings, logistic regression) and structured view (boosting)."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import roc_auc_score
+
+    labels = sorted({str(schema.label_of(row)) for row in test})
+    truth = np.array([str(schema.label_of(row)) for row in test])
+
+    def auc(chances: Any, classes: Any) -> float:
+        known = {str(label): column for column, label in enumerate(classes)}
+        scores = [chances[:, known[label]] if label in known else np.zeros(len(test)) for label in labels]
+        return 100 * float(
+            np.mean([roc_auc_score(truth == label, one) for label, one in zip(labels, scores, strict=True)])
+        )
+
+    y = [str(schema.label_of(row)) for row in train]
+    x, z = (encoder.encode([schema.linearise(r, without=[schema.label or ""]) for r in part]) for part in (train, test))
+    text = LogisticRegression(max_iter=1000, C=1.0).fit(x, y)
+    fields = [field for field in schema.fields if field.name != schema.label]
+
+    def table(rows: list[Record]) -> Any:
+        columns = []
+        for field in fields:
+            if field.kind == "category":
+                columns.append([list(getattr(field, "values")).index(str(r[field.name])) for r in rows])  # noqa: B009
+            elif field.kind == "text":
+                words = encoder.encode([str(r[field.name]) for r in rows])[:, :24]
+                columns.extend(words.T.tolist())
+            else:
+                columns.append([np.nan if r.get(field.name) is None else float(r[field.name]) for r in rows])  # type: ignore[arg-type]
+        return np.array(columns, dtype=float).T
+
+    trees = HistGradientBoostingClassifier(max_iter=60, learning_rate=0.1, min_samples_leaf=5, random_state=0).fit(
+        table(train), y
+    )
+    return {
+        "text": auc(text.predict_proba(z), text.classes_),
+        "structured": auc(trees.predict_proba(table(test)), trees.classes_),
+    }
+
+
+def closeness(schema: Schema, encoder: Encoder, release: list[Record], test: list[Record]) -> float:
+    """Mean kernel distance from held-out real records to the nearest released record of their class."""
+    kernel = MultiChannelKernel(schema, encoder)
+    found = []
+    for label in schema.labels:
+        mine, theirs = ([r for r in rows if schema.label_of(r) == label] for rows in (release, test))
+        if mine and theirs:
+            pool = kernel.over(kernel.represent_pool(mine))
+            found.append(pool.distances(kernel.represent_pool(theirs)).min(axis=1).mean())
+    return float(np.mean(found))
+
+
+def release(
+    schema: Schema, private: list[Record], model: ChatModel, encoder: Encoder, *,
+    epsilon: float, seed: int, records: int, paper: bool = False, repeat: int = 0,
+) -> Evolved:  # fmt: skip
+    """One release. `paper`: its rule alone, without guides and bundles."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["SELPE_KEY"] = str(Path(folder) / "key")
+        ledger = Ledger.open("benchmark", root=Path(folder))
+        ledger.set_budget(100.0)
+        guides = builtin_guides(schema, model.name, model.capabilities())
+        plan = make_plan(
+            units=len(private), labels=schema.labels, epsilon=epsilon, records=records,
+            guides=0 if paper else len(guides), bundles=0 if paper else 32, vote="prototype" if paper else "approval",
+            rounds=2 if paper else None,
+        )  # fmt: skip
+        method = Method(votes="prototype", bundles=0, inclusion="centre") if paper else Method()
+        return Evolution(
+            private=PrivateTable(private, schema, account=ledger.account(f"run-{repeat}")),
+            schema=schema,
+            generator=Generator(model, schema, temperature=1.0),
+            kernel=MultiChannelKernel(schema, encoder),
+            encoder=encoder,
+            plan=plan,
+            guides=guides[:1] if paper else guides,
+            method=replace(method, test_seed=None),
+            seed=seed,
+        ).run()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", nargs="+", default=["ktas", "water"], choices=sorted(TABLES))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--records", type=int, default=60)
+    parser.add_argument("--llm", default="smollm2")
+    parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 2.0, 4.0, math.inf])
+    parser.add_argument("--random", type=int, default=3, help="random choices to average at ε = 0")
+    parser.add_argument("--store", type=Path, default=Path("runs/steering"), help="model answers, kept for a restart")
+    parser.add_argument("--out", type=Path, default=Path("runs/steering/steering.json"))
+    options = parser.parse_args()
+    if not DATA.exists():
+        sys.exit("the real data folder is not beside this checkout")
+    encoder, bare = open_encoder(options.encoder), open_model(options.llm)
+    rows: list[dict[str, Any]] = []
+    for name in options.data:
+        for seed in range(options.seeds):
+            schema, private, test = split(name, seed)
+            model = RememberingModel(
+                bare, AnswerStore(options.store / f"{name}-{seed}-{options.llm.replace('/', '_')}.jsonl")
+            )
+            settings: list[tuple[str, float, bool, int]] = [("ε = 0", 0.0, False, i) for i in range(options.random)]
+            settings += [(f"ε = {e:g}", e, False, 0) for e in options.epsilons]
+            settings += [("paper, ε = 2", 2.0, True, 0)]
+            for label, epsilon, paper, repeat in settings:
+                began = time.monotonic()
+                made = release(
+                    schema, private, model, encoder,
+                    epsilon=epsilon, seed=seed, records=options.records, paper=paper, repeat=repeat,
+                )  # fmt: skip
+                records = [candidate.record for candidate in made.candidates]
+                row = {
+                    "data": name, "seed": seed, "setting": label, "guide": made.guide.name, "bundle": made.bundle,
+                    **utility(schema, encoder, records, test), "distance": closeness(schema, encoder, records, test),
+                    "seconds": round(time.monotonic() - began, 1),
+                }  # fmt: skip
+                rows.append(row)
+                print(json.dumps(row, ensure_ascii=False), flush=True)
+            real = {"data": name, "seed": seed, "setting": "private rows", **utility(schema, encoder, private, test),
+                    "distance": closeness(schema, encoder, private, test)}  # fmt: skip
+            rows.append(real)
+            print(json.dumps(real, ensure_ascii=False), flush=True)
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            options.out.write_text(json.dumps(rows, ensure_ascii=False, indent=1))
+    print(table_of(rows))
+
+
+def table_of(rows: list[dict[str, Any]]) -> str:
+    """Means ± standard errors over seeds, as Markdown."""
+    lines = ["| data | setting | text | structured | distance |", "|---|---|---|---|---|"]
+    for name in sorted({row["data"] for row in rows}):
+        for setting in dict.fromkeys(row["setting"] for row in rows):
+            mine = [row for row in rows if row["data"] == name and row["setting"] == setting]
+            cells = []
+            for measure, digits in (("text", 1), ("structured", 1), ("distance", 4)):
+                by_seed = [
+                    np.mean([r[measure] for r in mine if r["seed"] == s]) for s in sorted({r["seed"] for r in mine})
+                ]
+                error = np.std(by_seed, ddof=1) / math.sqrt(len(by_seed)) if len(by_seed) > 1 else 0.0
+                cells.append(f"{np.mean(by_seed):.{digits}f} ± {error:.{digits}f}")
+            lines.append(f"| {name} | {setting} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
