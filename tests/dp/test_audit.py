@@ -32,6 +32,7 @@ def test_whole_selections_on_neighbours_give_away_no_more_than_claimed(audit: An
     assert bound <= audit.EPSILON
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "fault", "draws"),
     [(0, "half the noise", 20_000), (0, "seeded noise", 800), (5, "batches by content", 16_000)],

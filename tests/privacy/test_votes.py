@@ -40,7 +40,8 @@ class Matrix:
         return np.asarray(self.given[rows.x.astype(int)])
 
     def prototype(self, rows: Points) -> NDArray[np.float32]:
-        return np.asarray(self.distances(rows).sum(axis=0))
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self.distances(rows).sum(axis=0))
 
     def among(self, i: Sequence[int]) -> NDArray[np.float32]:
         return np.resize(self.given, (len(i), len(self)))
