@@ -1,8 +1,8 @@
 """What ε buys, before any of it is spent: rounds, batches, approval share, and the split of ε.
 
-Everything here is computed from public numbers on a public simulation (simulate.py). A plan aims each selection's winner
-at the 80th percentile of true closeness. Where that cannot be had it takes fewer rounds, then fewer batches, and
-where even one round and one batch cannot reach it, it says so.
+Everything here is computed from public numbers on a public simulation (simulate.py). A plan aims each selection's
+winner at the 80th percentile of true closeness. Where that cannot be had it takes fewer rounds, then fewer batches,
+and where even one round and one batch cannot reach it, it says so.
 """
 
 from __future__ import annotations
@@ -233,8 +233,7 @@ class _Setting:
         """Every round as it would be."""
         prices = _prices(epsilon, chosen.rounds, self.schedule)
         return tuple(
-            self._round(quota, price, chosen)
-            for quota, price in zip(self.quotas(chosen.rounds), prices, strict=True)
+            self._round(quota, price, chosen) for quota, price in zip(self.quotas(chosen.rounds), prices, strict=True)
         )
 
     def _round(self, quota: Mapping[str, int], epsilon: float, chosen: _Chosen) -> RoundPlan:
@@ -266,33 +265,38 @@ class _Setting:
         )
 
 
-def _choose(
-    table: _Setting, epsilon: float, rounds: int | None, batches: int | None, alpha: float | None
-) -> _Chosen:
-    """The most batches, then the most rounds, with which every selection meets the aim; else one of each."""
+def _choose(table: _Setting, epsilon: float, rounds: int | None, batches: int | None, alpha: float | None) -> _Chosen:
+    """The first of the preferred settings with which every selection meets the aim; else the fewest of both."""
     if epsilon == 0 or math.isinf(epsilon) or table.vote == "prototype":
         # Nothing to weigh: without a price, or with a rule that does not answer to it, the paper's settings stand.
         return _Chosen(rounds or _most_rounds(table), batches or 1, alpha or DEFAULT_ALPHA)
     shares = (alpha,) if alpha is not None else SHARES if table.vote == "approval" else (DEFAULT_ALPHA,)
     every = [label for label, quota in table.quotas(1)[0].items() if quota]
-    least = _best(table, epsilon, rounds or 1, batches or 1, shares, every)
+    least = _best(table, epsilon, [_Chosen(rounds or 1, batches or 1, share) for share in shares], every)
     # A class that cannot reach the aim at all is named in a warning; it does not hold the others back.
     able = [x for x in every if table.weakest(least, epsilon, [x]) >= AIM]
     if not able:
         return least
-    for b in [batches] if batches else range(MOST_BATCHES, 0, -1):
-        for t in [rounds] if rounds else range(_most_rounds(table), 0, -1):
-            found = _best(table, epsilon, t, b, shares, able)
-            if table.weakest(found, epsilon, able) >= AIM:
-                return found
+    for t, b in _preferred(_most_rounds(table), rounds, batches):
+        found = _best(table, epsilon, [_Chosen(t, b, share) for share in shares], able)
+        if table.weakest(found, epsilon, able) >= AIM:
+            return found
     return least
 
 
-def _best(
-    table: _Setting, epsilon: float, rounds: int, batches: int, shares: Sequence[float], labels: Sequence[str]
-) -> _Chosen:
-    """With the approval share that serves these classes best."""
-    options = [_Chosen(rounds, batches, share) for share in shares]
+def _preferred(most: int, rounds: int | None, batches: int | None) -> list[tuple[int, int]]:
+    """Rounds and batches, the most wanted first: fewer rounds before fewer batches, but a single round last.
+
+    A winner steers what is generated after it. With one round nothing is, and it only guides which records are kept.
+    """
+    many = [batches] if batches else range(MOST_BATCHES, 0, -1)
+    if rounds:
+        return [(rounds, b) for b in many]
+    return [(t, b) for b in many for t in range(most, 1, -1)] + [(1, b) for b in many]
+
+
+def _best(table: _Setting, epsilon: float, options: Sequence[_Chosen], labels: Sequence[str]) -> _Chosen:
+    """The one that serves the weakest of these classes best; they differ in the approval share."""
     return max(options, key=lambda option: table.weakest(option, epsilon, labels)) if len(options) > 1 else options[0]
 
 

@@ -39,7 +39,9 @@ def warnings_of(plan: Plan, *, sizes_stated: bool) -> tuple[str, ...]:
     """What a person should know before spending."""
     found: list[str] = []
     if plan.adjacency == "add-remove":
-        found.append("Under add-remove the number of records is not covered by the guarantee; the plan treats it as public.")
+        found.append(
+            "Under add-remove the number of records is not covered by the guarantee; the plan treats it as public."
+        )
     if sizes_stated:
         found.append("The class sizes in the settings are treated as public.")
         if not math.isclose(sum(plan.rows.values()), plan.units):
