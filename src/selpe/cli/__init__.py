@@ -95,14 +95,14 @@ def _show(error: SelPEError) -> None:
 
 
 def _leave_unexpected(error: Exception) -> None:
-    """Usage errors keep click's own message; anything else is a bug, reported by its kind alone.
+    """Usage errors keep typer's own message; anything else is a bug, reported by its kind alone.
 
     The message of a foreign exception may quote a cell of a private table, so it is never shown.
     """
-    import click
-
-    if isinstance(error, click.ClickException):
-        error.show()
+    show = getattr(error, "show", None)
+    # By shape and not by class: some versions of typer bring their own copy of click's exceptions along.
+    if callable(show) and hasattr(error, "format_message"):
+        show()
         sys.exit(ExitCode.BAD_INPUT)
     if MANNERS.debug:
         err().print_exception()

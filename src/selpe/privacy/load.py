@@ -22,9 +22,18 @@ def load_private(
     schema.require_confirmed()
     table = PrivateTable(
         to_records(
-            read_table(config.data if source is None else source, sheet=config.sheet, query=config.query),
+            read_table(
+                config.data if source is None else source,
+                sheet=config.sheet,
+                query=config.query,
+                encoding=config.encoding,
+            ),
             schema,
             unit=config.unit,
+            skip_bad_rows=config.skip_bad_rows,
+            blank_bad_cells=config.blank_bad_cells,
+            day_first=config.day_first,
+            decimal=config.decimal,
         ),
         schema,
         account=ledger.account(run),

@@ -1,0 +1,101 @@
+"""The command line as a stranger meets it: help, version, exit codes, errors without tracebacks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import selpe.cli as command_line
+from selpe import __version__
+from selpe.errors import BudgetError, DataError, ExitCode, ModelError, SchemaError
+
+
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "selpe", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200", **environment},
+    )
+
+
+def test_help_lists_the_commands_in_the_order_of_use() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    places = [done.stdout.index(f" {name} ") for name in ("demo", "init", "check", "plan", "run", "resume", "budget")]
+    assert places == sorted(places)
+
+
+def test_the_version_is_said() -> None:
+    assert run("--version").stdout.strip() == f"selpe {__version__}"
+
+
+def test_help_starts_without_numpy_pandas_or_the_engines() -> None:
+    code = (
+        "import sys\nfrom selpe.cli import build\nbuild()\n"
+        "heavy = {'numpy', 'pandas', 'openvino', 'opendp', 'sklearn', 'pydantic', 'pyarrow'} & set(sys.modules)\n"
+        "print(sorted(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("words", [("no-such-command",), ("schema",), ("init",), ("run", "--no-such-flag")])
+def test_a_wrong_call_is_bad_input_and_shows_how_it_is_meant(words: tuple[str, ...]) -> None:
+    done = run(*words)
+    assert done.returncode == ExitCode.BAD_INPUT
+    assert "Traceback" not in done.stderr
+    assert "Usage" in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SchemaError("wrong", hint="mend it", where="schema.yaml:3"), 2),
+        (DataError("wrong", hint="mend it", where="schema.yaml:3"), 2),
+        (BudgetError("wrong", hint="mend it", where="schema.yaml:3"), 3),
+        (ModelError("wrong", hint="mend it", where="schema.yaml:3"), 1),
+        (KeyboardInterrupt(), 130),
+        (RuntimeError("MARKER"), 1),
+    ],
+)
+def test_every_error_has_its_exit_code_and_no_foreign_message_is_shown(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def build() -> typer.Typer:
+        app = typer.Typer(pretty_exceptions_enable=False)
+        app.callback()(command_line._options)
+
+        @app.command()
+        def fail() -> None:
+            raise error
+
+        return app
+
+    monkeypatch.setattr(command_line, "build", build)
+    monkeypatch.setattr(command_line.MANNERS, "json", False)
+    command_line.err.cache_clear()
+    with pytest.raises(SystemExit) as left:
+        command_line.main(["fail", "--json"])
+    shown = capsys.readouterr()
+    command_line.err.cache_clear()
+    assert left.value.code == code
+    assert "MARKER" not in shown.out + shown.err
+    assert "Traceback" not in shown.err
+    if code in (2, 3):
+        assert "schema.yaml:3: wrong" in shown.err
+        assert "mend it" in shown.err
+        assert json.loads(shown.out)["error"]["hint"] == "mend it"
+
+
+def test_flags_for_machines_may_stand_behind_the_command(tmp_path: Path) -> None:
+    done = run("schema", "show", str(tmp_path / "none.yaml"), "--json")
+    assert done.returncode == ExitCode.BAD_INPUT
+    assert json.loads(done.stdout.splitlines()[0])["error"]["kind"] == "schema"
