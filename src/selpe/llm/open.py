@@ -17,7 +17,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,11 +87,9 @@ def open_encoder(
 
         return SentenceTransformersEncoder(spec.removeprefix(SENTENCE_TRANSFORMERS), **settings)
     if spec == DEFAULT_ENCODER:
-        folder = store.ensure(spec, progress or silent)
-        encoder: Encoder = import_module("selpe.encode.minilm").MiniLMEncoder(
-            folder, store.prepared_dir(spec), **settings
-        )
-        return encoder
+        from selpe.encode.minilm import MiniLMEncoder
+
+        return MiniLMEncoder(store.ensure(spec, progress), **settings)
     raise ConfigError(
         f"there is no encoder called '{spec}'", hint="Use minilm, hash, st:name, or the URL of an embeddings server."
     )
