@@ -72,6 +72,13 @@ class Reading:
         return min(1.0, self.done / self.total) if self.total else 0.0
 
     @property
+    def outlook(self) -> str:
+        """How long it will still take, in words."""
+        if self.left is not None:
+            return f"about {duration(self.left)} left"
+        return "nearly done" if self.total and self.done >= self.total else "estimating …"
+
+    @property
     def title(self) -> str:
         """What the run is at, in a few words."""
         if self.doing == "done":
@@ -97,6 +104,7 @@ class Reading:
     def as_dict(self) -> dict[str, Any]:
         """The reading as plain data; an infinite ε is the word 'inf', since JSON has no number for it."""
         plain = asdict(self) | {"share": self.share, "title": self.title, "activity": self.activity}
+        plain |= {"outlook": self.outlook}
         return {key: _finite(value) for key, value in plain.items()}
 
 
@@ -232,7 +240,7 @@ class Meter:
             return 0.0
         span = moment - self._fresh_since
         fresh = done * self._fresh_tries / self._tries if self._tries else 0.0
-        if fresh < 3 or span < 2.0 or not self._total:
+        if fresh < 3 or span < 2.0 or done >= self._total:
             return None
         return (self._total - done) * span / fresh
 

@@ -193,6 +193,7 @@ class Run:
                 insist=insist,
                 test_seed=test_seed,
             )
+            schema.save(self.folder / "work" / "schema.yaml")  # a release is checked against the schema as it was
             self._note("running", model=model.name, encoder=encoder.name, plan=plan.to_dict())
             try:
                 evolved = evolution.run()

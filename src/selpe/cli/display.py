@@ -97,7 +97,6 @@ def render(reading: Reading, width: int) -> RenderableType:
         return grid
 
     tight = width < _TIGHT
-    left = f"about {duration(reading.left)} left" if reading.left is not None else "estimating …"
     head = Text(reading.title, style="bold")
     if not tight and reading.activity:
         head.append(f"  {reading.activity}", style="dim")
@@ -107,7 +106,7 @@ def render(reading: Reading, width: int) -> RenderableType:
     count = f"{reading.done:,} / {reading.total:,}" + ("" if tight else " candidates")
     bar.add_row(ProgressBar(total=max(1, reading.total), completed=reading.done), Text(count))
     lines: list[RenderableType] = [
-        sides(head, Text(left, style="cyan")),
+        sides(head, Text(reading.outlook, style="cyan")),
         bar,
         _budget(reading, tight),
         Text(_counts(reading, tight), style="dim", no_wrap=True, overflow="ellipsis"),
@@ -188,7 +187,7 @@ class PlainLines:
     def event(self, event: Event, reading: Reading) -> None:
         """A line for stages and choices."""
         if isinstance(event, Started):
-            said = f"{event.records:,} records in {event.rounds} rounds from {event.candidates:,} candidates"
+            said = f"{event.records:,} records in {event.rounds} round{'s' if event.rounds > 1 else ''} from {event.candidates:,} candidates"
         elif isinstance(event, StageStarted) and event.candidates:
             said = f"{reading.title}: writing {event.candidates:,} candidates"
         elif isinstance(event, Finished):
@@ -201,10 +200,9 @@ class PlainLines:
     def tick(self, reading: Reading) -> None:
         """A line when the last one is ten seconds old."""
         if self._clock() - self._last >= LINE_EVERY:
-            left = f", about {duration(reading.left)} left" if reading.left is not None else ""
             self._print(
                 f"[{duration(reading.elapsed)}] {reading.title}: {reading.done:,} of {reading.total:,} candidates, "
-                f"{_counts(reading, tight=True)}, ε {reading.spent:.3g} of {reading.epsilon:g}{left}"
+                f"{_counts(reading, tight=True)}, ε {reading.spent:.3g} of {reading.epsilon:g}, {reading.outlook}"
             )
 
     def _print(self, line: str) -> None:

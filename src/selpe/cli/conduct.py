@@ -1,0 +1,136 @@
+"""Doing a run for somebody at a terminal: models opened, progress shown, Ctrl-C obeyed, the page served."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from selpe.cli.console import emit, err, json_mode
+from selpe.errors import ExitCode, SelPEError, StoppedError
+
+if TYPE_CHECKING:
+    from selpe.config import RunConfig
+    from selpe.encode.base import Encoder
+    from selpe.llm.base import ChatModel
+    from selpe.run import Outcome, Run
+
+
+def conduct(run: Run, *, watch: bool = False, port: int = 0, insist: bool = False, source: Any = None) -> Outcome:
+    """Executes a run and shows it. Leaves with exit code 130 when the user stops it."""
+    from selpe.cli.display import showing
+    from selpe.progress import Meter
+
+    meter = Meter(epsilon=run.config.epsilon, adjacency=run.config.adjacency)
+    cancel = threading.Event()
+    with ExitStack() as stack:
+        try:
+            model = stack.enter_context(opened_model(run.config))
+            encoder = opened_encoder(run.config)
+            if watch:
+                _serve(stack, run, meter, port)
+            listen = stack.enter_context(showing(meter))
+            stack.enter_context(stopping_at_ctrl_c(cancel))
+            return run.execute(model=model, encoder=encoder, source=source, emit=listen, cancel=cancel, insist=insist)
+        except StoppedError:
+            stack.close()
+            _say_how_to_go_on(run)
+            raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+        except (SelPEError, KeyboardInterrupt):
+            stack.close()
+            _drop_if_untouched(run)
+            raise
+
+
+@contextmanager
+def opened_model(config: RunConfig) -> Iterator[ChatModel]:
+    """The language model of the settings, fetched and prepared with a progress bar, closed at the end."""
+    from selpe.cli.fetch_bar import fetch_bar
+    from selpe.llm.open import open_model
+
+    with fetch_bar() as bar:
+        model = open_model(config.llm, progress=bar)
+    try:
+        yield model
+    finally:
+        model.close()
+
+
+def opened_encoder(config: RunConfig) -> Encoder:
+    """The encoder of the settings."""
+    from selpe.cli.fetch_bar import fetch_bar
+    from selpe.llm.open import open_encoder
+
+    with fetch_bar() as bar:
+        return open_encoder(config.encoder, progress=bar)
+
+
+@contextmanager
+def stopping_at_ctrl_c(cancel: threading.Event) -> Iterator[None]:
+    """The first Ctrl-C (or SIGTERM) asks for a clean stop; the second one ends the process at once.
+
+    That is safe at any moment: answers, charges and choices are on the disk before they are used.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def first(number: int, frame: object) -> None:
+        cancel.set()
+        for each in numbers:
+            signal.signal(each, signal.SIG_DFL)
+        _tell("stopping after the answers in flight; Ctrl-C again stops at once")
+
+    for number in numbers:
+        signal.signal(number, first)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, before[number])
+
+
+def _tell(text: str) -> None:
+    try:
+        err().show_cursor(True)  # the second Ctrl-C leaves no time for it
+        err().print(f"[yellow]{text}[/]")
+    except RuntimeError:  # the signal came in the middle of a write; the run stops all the same
+        return
+
+
+def _serve(stack: ExitStack, run: Run, meter: Any, port: int) -> None:
+    from selpe.watch import WatchServer, live_view
+
+    server = stack.enter_context(WatchServer(live_view(run.folder, meter), port=port))
+    emit({"watch": server.url})
+    if not json_mode():
+        err().print(f"Watch it in a browser on this machine: [bold]{server.url}[/]")
+
+
+def _say_how_to_go_on(run: Run) -> None:
+    command = f"selpe resume {shown(run.folder)}"
+    emit({"stopped": {"run": run.name, "folder": str(run.folder), "resume": command}})
+    if not json_mode():
+        err().print(f"[yellow]stopped[/]; nothing finished is lost. Go on with:\n  [bold]{command}[/]", soft_wrap=True)
+
+
+def _drop_if_untouched(run: Run) -> None:
+    """A run that failed before it began leaves no folder behind."""
+    if run.manifest.get("state") == "created":
+        shutil.rmtree(run.folder, ignore_errors=True)
+
+
+def shown(path: Path) -> str:
+    """A path as short as it can be written from here."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -1,0 +1,131 @@
+"""`selpe demo`: the whole job on a shipped example, with its own folder, its own budget and nothing left elsewhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from selpe.cli.console import emit, json_mode, out
+from selpe.errors import ConfigError, RunError
+
+if TYPE_CHECKING:
+    from selpe.run import Run
+
+EXAMPLE = "triage"
+_FILES = ("private.csv", "test.csv", "schema.yaml", "selpe.yaml")
+_MOST_FOLDERS = 1000
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `selpe demo`."""
+    app.command("demo")(demo)
+
+
+def demo(
+    *,
+    records: Annotated[int, typer.Option(min=4, max=2000, help="How many records to write.")] = 80,
+    llm: Annotated[str, typer.Option(help="The model; 'fake' needs no weights and means nothing.")] = "smollm2",
+    encoder: Annotated[str | None, typer.Option(help="The encoder; hash with the fake model.")] = None,
+    epsilon: Annotated[float, typer.Option(help="The privacy budget ε.")] = 2.0,
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", help="A new folder; default: selpe-demo here.", show_default=False)
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Serve a page for a browser on this machine.")] = False,
+) -> None:
+    """Do the whole job on an example: 150 invented clinic records become a private synthetic table."""
+    from selpe.cli.conduct import shown
+    from selpe.cli.run import begin
+    from selpe.config import load_config
+
+    folder = _new_folder(out_folder)
+    for name in _FILES:
+        shutil.copyfile(example_folder(EXAMPLE) / name, folder / name)
+    _say(
+        "1", f"150 invented arrivals at an emergency clinic play the private table: {shown(folder / 'private.csv')}",
+        f"their schema (fields, ranges, rules) is public: {shown(folder / 'schema.yaml')}",
+    )  # fmt: skip
+    _say("2", "The model writes candidates from the schema alone; the table only ever votes, with noise")
+    flags: dict[str, Any] = {"records": records, "llm": llm, "epsilon": epsilon}
+    flags |= {"encoder": encoder or ("hash" if llm == "fake" else "minilm")}
+    # The example's budget is kept in its own folder: a second demo starts anew, and no real ledger knows of it.
+    made = begin(load_config(folder / "selpe.yaml", flags=flags), ledger=folder / "ledger", yes=True, watch=watch)
+    if made is not None:
+        if not json_mode():
+            out().print()
+        _say("3", "The result, checked by a grammar that shares no code with the generator")
+        _validate(made)
+
+
+def example_folder(name: str) -> Path:
+    """The folder of a shipped example: in the installed package, or in the checkout it is run from."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "examples" / name, package.parents[1] / "examples" / name):
+        if (folder / "selpe.yaml").is_file():
+            return folder
+    raise RunError("the example is missing from this installation", where=name, hint="install selpe again")
+
+
+def _new_folder(wanted: Path | None) -> Path:
+    """A fresh folder: as asked, or the first of selpe-demo, selpe-demo-2 … that is not there. Nothing is deleted."""
+    names = [wanted] if wanted else [Path(f"selpe-demo{f'-{i}' if i > 1 else ''}") for i in range(1, _MOST_FOLDERS)]
+    for folder in names:
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            if wanted is not None and wanted.is_dir() and not any(wanted.iterdir()):
+                return wanted
+            continue
+        except OSError as error:
+            raise ConfigError(f"the folder cannot be made ({error.strerror})", where=str(folder)) from None
+        return folder
+    raise ConfigError("there is something already", where=str(names[-1]), hint="give --out a folder that is new")
+
+
+def _validate(made: Run) -> None:
+    """Reads the release back and judges every record; the card's headline comes last."""
+    from selpe.evaluate.validity import score
+    from selpe.schema import Schema
+
+    schema = Schema.load(made.config.data_schema)
+    lines = (made.release / "synthetic.jsonl").read_text(encoding="utf-8").splitlines()
+    report = score(lines, schema)
+    classes = Counter(str(json.loads(line)[schema.label]) for line in lines) if schema.label else Counter()
+    card = (made.release / "privacy-card.md").read_text(encoding="utf-8")
+    headline = headline_of(card)
+    emit({"validity": report.as_dict(), "classes": dict(classes), "card": headline})
+    if not json_mode():
+        counted = ", ".join(f"{label}: {count}" for label, count in sorted(classes.items()))
+        mark = "[green]✓[/]" if report.s_cfg == 1.0 else "[red]✗[/]"
+        out().print(f"  {mark} S-CFG {report.s_cfg:.0%}: {report.rules} of {report.total} records are valid, rules too")
+        out().print(f"  [green]✓[/] records per class: {counted}")
+        out().print(f"  [green]✓[/] {headline}", soft_wrap=True)
+        out().print()
+        out().print(
+            "Your own table: [bold]selpe init patients.csv[/], then [bold]selpe check[/] and [bold]selpe run[/]"
+        )
+    if report.s_cfg < 1.0:
+        raise RunError("some records are not valid", where=made.name, hint="please tell us: this must not happen")
+
+
+def headline_of(card: str) -> str:
+    """The first sentence of a privacy card that is not a heading."""
+    for line in card.splitlines():
+        text = line.strip().strip("*_> ")
+        if text and not text.startswith(("#", "|", "-")):
+            return text.replace("**", "")
+    return ""
+
+
+def _say(step: str, *lines: str) -> None:
+    if json_mode():
+        return
+    console = out()
+    console.print(f"[bold cyan]{step}[/]  {lines[0]}", soft_wrap=True)
+    for line in lines[1:]:
+        console.print(f"   [dim]{line}[/]", soft_wrap=True)
+    console.print()

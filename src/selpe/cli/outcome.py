@@ -1,0 +1,201 @@
+"""What the user sees before a run and after it: the outlook, the result, a few records, and where everything is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from selpe.cli.conduct import shown
+from selpe.cli.console import emit, json_mode, out
+from selpe.progress import duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from selpe.preflight import Preflight
+    from selpe.run import Outcome, Run
+    from selpe.schema import Field, Record, Schema
+
+_SHOWN = 5
+_WIDE = 110  # columns of a table that goes into a log
+
+
+def show_outlook(found: Preflight) -> None:
+    """Plan and estimate, in a few lines."""
+    emit({"outlook": found.as_dict()})
+    if json_mode():
+        return
+    from rich.markup import escape
+
+    plan, expected, config = found.plan, found.estimate, found.config
+    console, rows = out(), _grid()
+    classes = f" in {len(found.schema.labels)} classes" if found.schema.labels else ""
+    rows.add_row("table", f"{escape(config.dataset)}: {plan.units:,} {_protected(found)}")
+    rows.add_row("records", f"{plan.records:,} to write{classes}, from {expected.candidates:,} candidates")
+    rows.add_row("privacy", _price(found))
+    rows.add_row("plan", _steps(found))
+    rows.add_row("model", f"{escape(config.llm)}, encoder {escape(config.encoder)}")
+    rows.add_row("time", f"about [bold]{duration(expected.seconds)}[/] [dim]({expected.basis})[/]")
+    rows.add_row("tokens", f"about {_thousands(expected.prompt_tokens)} read, "
+                           f"{_thousands(expected.completion_tokens)} written{_cost(found)}")  # fmt: skip
+    print_table(console, rows)
+    if plan.verdict:
+        console.print(f"[dim]{escape(plan.verdict)}[/]")
+    for warning in plan.warnings:
+        console.print(f"[yellow]•[/] {escape(warning)}")
+    console.print()
+
+
+def _protected(found: Preflight) -> str:
+    unit = found.config.unit
+    return "records, each one protected" if unit is None else f"values of '{unit}', each with all its records protected"
+
+
+def _price(found: Preflight) -> str:
+    config = found.config
+    if math.isinf(config.epsilon):
+        return "[bold red]none: ε = ∞ is a control; its output is not private[/]"
+    if config.epsilon == 0:
+        return "ε = 0: a control that does not look at the table"
+    left = "which sets this table's budget" if found.left is None else f"of {found.left:.4g} left on this table"
+    if found.left is None and config.budget:
+        left = f"of a budget of {config.budget:g} on this table"
+    return f"[bold]ε = {config.epsilon:g}[/] ({config.adjacency}), {left}"
+
+
+def _steps(found: Preflight) -> str:
+    plan = found.plan
+    parts = [f"{len(plan.rounds)} round{'s' if len(plan.rounds) > 1 else ''} (ε {plan.record_epsilon:.3g})"]
+    if plan.guide_epsilon is not None:
+        parts.insert(0, f"a choice of guide (ε {plan.guide_epsilon:.3g})")
+    if plan.bundle_epsilon is not None:
+        parts.append(f"a final choice (ε {plan.bundle_epsilon:.3g})")
+    return ", ".join(parts)
+
+
+def _cost(found: Preflight) -> str:
+    cost = found.estimate.cost
+    return "" if cost is None else f", about {cost:,.2f} by your prices"
+
+
+def show_result(run: Run, outcome: Outcome, *, spent: float) -> None:
+    """The end of a run: what came out, a few of the records, where everything is, and what to do next."""
+    manifest: Any = outcome.manifest
+    counts = manifest["counts"]
+    emit(
+        {
+            "done": {
+                "run": run.name, "folder": str(run.folder), "release": str(run.release),
+                "records": len(outcome.records), "seconds": manifest["seconds"], "private": manifest["private"],
+                "epsilon": spent, "adjacency": run.config.adjacency, "counts": counts,
+                "guide": manifest["guide"], "bundle": manifest["bundle"],
+            }
+        }
+    )  # fmt: skip
+    if json_mode():
+        return
+    from rich.markup import escape
+
+    console = out()
+    retries, lost = sum(counts["retries"].values()), sum(counts["given_up"].values())
+    speed = counts["completion_tokens"] / max(0.1, manifest["seconds"])
+    console.print(
+        f"[bold green]✓[/] [bold]{len(outcome.records):,} records[/] in {duration(manifest['seconds'])}, "
+        f"{_promise(run, outcome, spent)}"
+    )
+    console.print(
+        f"[dim]{counts['candidates']:,} candidates, {retries:,} retries, {lost:,} given up; "
+        f"{speed:,.0f} tokens/s; guide '{escape(manifest['guide'])}'[/]"
+    )
+    console.print()
+    show_records(outcome.schema, outcome.records[:_SHOWN])
+    console.print()
+    show_places(run)
+
+
+def _promise(run: Run, outcome: Outcome, spent: float) -> str:
+    if not outcome.manifest["private"]:
+        return "[bold red]not private (a control)[/]"
+    return f"ε = {spent:.4g} ({run.config.adjacency}) spent on '{run.config.dataset}'"
+
+
+def show_places(run: Run) -> None:
+    """Where the files of a run are and what one does with them."""
+    console, rows = out(), _grid()
+    release = run.release
+    rows.add_row("synthetic table", f"{shown(release / 'synthetic.csv')} [dim](and .jsonl)[/]")
+    rows.add_row("privacy card", shown(release / "privacy-card.md"))
+    rows.add_row("everything else", f"{shown(run.folder)} [dim]stays in the house[/]")
+    rows.add_row("pack it", f"selpe release {shown(run.folder)}")
+    print_table(console, rows)
+
+
+def show_records(schema: Schema, records: Sequence[Record]) -> None:
+    """A few records as a table: the label and the texts first, as many columns as fit."""
+    console = out()
+    width = console.width if console.is_terminal else _WIDE
+    fields = _chosen(schema, width)
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True, width=width)
+    for field in fields:
+        table.add_column(
+            escape(field.title),
+            no_wrap=field.kind != "text",
+            overflow="ellipsis",
+            ratio=4 if field.kind == "text" else None,
+        )
+    for record in records:
+        table.add_row(*(escape(_cell(field, record)) for field in fields))
+    print_table(console, table, width)
+    hidden = len(schema.fields) - len(fields)
+    if hidden:
+        console.print(f"[dim]… and {hidden} more field{'s' if hidden > 1 else ''}[/]")
+
+
+def _chosen(schema: Schema, width: int) -> list[Field]:
+    """Label, then texts, then the others, while there is room; shown in the schema's order behind the label."""
+    order = sorted(schema.fields, key=lambda field: (field.name != schema.label, field.kind != "text"))
+    taken: list[Field] = []
+    room = width
+    for field in order:
+        need = 26 if field.kind == "text" else max(len(field.title), 10) + 2
+        if need > room and taken:
+            continue
+        taken.append(field)
+        room -= need
+    return sorted(taken, key=lambda field: (field.name != schema.label, schema.names.index(field.name)))
+
+
+def _cell(field: Field, record: Record) -> str:
+    value = record.get(field.name)
+    if value is None:
+        return "–"
+    text = " ".join(str(value).split()) if not isinstance(value, bool) else ("yes" if value else "no")
+    return text if len(text) <= 90 else text[:89] + "…"
+
+
+def _grid() -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def print_table(console: Console, table: Table, width: int | None = None) -> None:
+    """Prints a table; off a terminal it gets room enough for its lines to stay whole."""
+    if console.is_terminal:
+        console.print(table)
+    else:
+        from rich.console import Console as Plain
+
+        Plain(file=console.file, width=width or 400, highlight=False).print(table)
+
+
+def _thousands(count: int) -> str:
+    return f"{count / 1e6:.1f} M" if count >= 1e6 else f"{max(1, round(count / 1000)):,} k"

@@ -1,0 +1,362 @@
+"""`selpe run`, `resume`, `preview`, `runs`, `release`, `watch`: from settings to a release, and back to any run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from selpe.cli.console import emit, err, json_mode, out
+from selpe.errors import ConfigError, RunError, StoppedError
+
+if TYPE_CHECKING:
+    from selpe.config import RunConfig
+    from selpe.run import Run
+    from selpe.schema import Schema
+
+# The paper's own configuration, to set ours against.
+PAPER: dict[str, Any] = {
+    "guides": "off", "bundles": 0, "votes": "prototype", "mechanism": "exponential", "inclusion": "centre",
+    "explore": 0.0, "temperature": 1.2,
+}  # fmt: skip
+
+Settings = Annotated[Path | None, typer.Argument(help="The settings; default: selpe.yaml in this folder.")]
+RunName = Annotated[str, typer.Argument(help="The run's folder, or its name.", show_default=False)]
+Epsilon = Annotated[float | None, typer.Option(help="The privacy budget ε of this run.", show_default=False)]
+Records = Annotated[int | None, typer.Option(help="How many records to write.", show_default=False)]
+Llm = Annotated[str | None, typer.Option(help="The model: a name, a GGUF file, or a URL.", show_default=False)]
+EncoderName = Annotated[str | None, typer.Option(help="The encoder: minilm, hash, or a URL.", show_default=False)]
+Seed = Annotated[int | None, typer.Option(help="Makes all but the noise repeatable.", show_default=False)]
+Out = Annotated[Path | None, typer.Option(help="The folder of all runs.", show_default=False)]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Any setting, as name=value; can be repeated.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Serve a page for a browser on this machine.")]
+Port = Annotated[int, typer.Option(help="The port of the page; default: a free one.", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands that do runs and look at them."""
+    for command in (run, resume, preview, runs, release, watch):
+        app.command(command.__name__)(command)
+
+
+def run(
+    config: Settings = None,
+    *,
+    epsilon: Epsilon = None,
+    records: Records = None,
+    llm: Llm = None,
+    encoder: EncoderName = None,
+    seed: Seed = None,
+    out_folder: Annotated[Path | None, typer.Option("--out", help="The folder of all runs.")] = None,
+    name: Annotated[str | None, typer.Option(help="What to call the run; default: data set and time.")] = None,
+    method: Annotated[
+        Literal["selpe", "paper"], typer.Option(help="Our method, or the paper's own configuration.")
+    ] = "selpe",
+    setting: Set = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show plan and estimate, then stop.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")] = False,
+    watch: Watch = False,
+    port: Port = 0,
+    insist: Annotated[
+        bool,
+        typer.Option("--same-data-new-ledger", help="Count rows anew that are known under another name; recorded."),
+    ] = False,
+) -> None:
+    """Write a synthetic table: plan and estimate first, then the work, then where everything is."""
+    flags: dict[str, Any] = dict(PAPER) if method == "paper" else {}
+    flags |= _assigned(setting or [])
+    flags |= {"epsilon": epsilon, "records": records, "llm": llm, "encoder": encoder, "seed": seed}
+    settings = _load(config, {**flags, "out": str(out_folder.resolve()) if out_folder else None})
+    begin(settings, name=name, dry_run=dry_run, yes=yes, watch=watch, port=port, insist=insist)
+
+
+def begin(
+    settings: RunConfig,
+    *,
+    name: str | None = None,
+    ledger: Path | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+    watch: bool = False,
+    port: int = 0,
+    insist: bool = False,
+) -> Run | None:
+    """Outlook, question, run and result; None after a dry run."""
+    from selpe.cli.conduct import conduct
+    from selpe.cli.outcome import show_outlook
+    from selpe.preflight import preflight
+    from selpe.privacy.ledger import Ledger
+    from selpe.run import Run
+
+    found = preflight(settings, Ledger.open(settings.dataset, root=ledger))
+    show_outlook(found)
+    if dry_run:
+        if not json_mode():
+            allowed = "nothing was spent" if found.refusal is None else f"nothing was spent; {found.refusal.message}"
+            out().print(f"[dim]dry run:[/] {allowed}")
+        return None
+    found.require_budget()
+    _confirm(settings, yes=yes)
+    made = Run.create(settings, name=name, ledger=ledger)
+    _conclude(made, conduct(made, watch=watch, port=port, insist=insist))
+    return made
+
+
+def resume(
+    name: Annotated[
+        str | None, typer.Argument(help="The run's folder or name; default: the last one that is not done.")
+    ] = None,
+    *,
+    out_folder: Out = None,
+    watch: Watch = False,
+    port: Port = 0,
+) -> None:
+    """Go on with a run that was interrupted. What is finished is neither done nor paid for again."""
+    from selpe.cli.conduct import conduct
+
+    found = _find(name, out_folder) if name else _last_open(out_folder)
+    if found.manifest.get("state") == "done":
+        emit({"done": {"run": found.name, "folder": str(found.folder), "release": str(found.release)}})
+        if not json_mode():
+            from selpe.cli.outcome import show_places
+
+            out().print(f"'{found.name}' is done already.")
+            show_places(found)
+        return
+    _conclude(found, conduct(found, watch=watch, port=port))
+
+
+def preview(
+    config: Settings = None,
+    *,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=200, help="How many candidates.")] = 5,
+    llm: Llm = None,
+    seed: Seed = None,
+    setting: Set = None,
+) -> None:
+    """Write a few candidates from the schema alone. Reads no private row and spends nothing."""
+    from selpe.cli.conduct import opened_model
+    from selpe.run import preview as candidates_of
+    from selpe.schema import Schema
+
+    settings = _load(config, {**_assigned(setting or []), "llm": llm, "seed": seed})
+    schema = Schema.load(settings.data_schema)
+    with opened_model(settings) as model, err().status(f"writing {count} candidates") as status:
+        found = candidates_of(settings, schema, model, count)
+        status.stop()
+    for candidate in found:
+        emit({"record": candidate.record, "guide": candidate.proposal.guide.name, "attempts": candidate.attempts})
+    if json_mode():
+        return
+    from selpe.cli.outcome import show_records
+
+    show_records(schema, [candidate.record for candidate in found])
+    lost = count - len(found)
+    if lost:
+        out().print(f"[yellow]{lost} of {count} were given up after {settings.attempts} tries each.[/]")
+    out().print("[dim]From the schema and the model alone: no private row was read, nothing was spent.[/]")
+
+
+def runs(
+    out_folder: Annotated[Path | None, typer.Argument(help="The folder of all runs; default: runs.")] = None,
+) -> None:
+    """List all runs: state, records, ε and time."""
+    from selpe.run import list_runs
+
+    folder = _runs_folder(out_folder)
+    rows = [_row(manifest) for manifest in list_runs(folder)]
+    emit({"folder": str(folder), "runs": rows})
+    if json_mode():
+        return
+    if not rows:
+        out().print(f"There are no runs in {folder}.", markup=False)
+        return
+    _print_runs(rows)
+
+
+def release(
+    name: RunName,
+    *,
+    to: Annotated[Path | None, typer.Option(help="The zip to write; default: <run>-release.zip here.")] = None,
+    out_folder: Out = None,
+    not_private_control: Annotated[
+        bool, typer.Option("--not-private-control", help="Pack a control that has no guarantee.")
+    ] = False,
+) -> None:
+    """Pack what may leave the house into a zip, after proving that nothing else is in it."""
+    from selpe.cli.conduct import shown
+    from selpe.pack import pack_release
+    from selpe.run import RELEASED
+
+    found = _find(name, out_folder)
+    private = found.manifest.get("private") is True
+    target = to or Path(f"{found.name}-{'release' if private else 'NOT-PRIVATE'}.zip")
+    packed = pack_release(
+        found.folder,
+        found.manifest,
+        _schema_of(found),
+        allowed=RELEASED,
+        to=target,
+        not_private_control=not_private_control,
+    )
+    emit({"zip": str(target), "sha256": packed.sha256, "files": dict(packed.files), "records": packed.records})
+    if json_mode():
+        return
+    console = out()
+    for file, digest in packed.files.items():
+        console.print(f"[green]✓[/] {file}  [dim]{digest[:16]}…[/]")
+    console.print(
+        f"[bold]{shown(target)}[/]: {packed.records:,} records, every one checked against the schema; "
+        f"{len(packed.files)} files and nothing else.",
+        soft_wrap=True,
+    )
+    if not packed.private:
+        console.print("[bold red]This is a control: it is NOT private.[/]")
+    console.print(f"[dim]sha256 {packed.sha256}[/]", soft_wrap=True)
+
+
+def watch(name: RunName, *, out_folder: Out = None, port: Port = 0) -> None:
+    """Serve a page about a run, running or finished, to a browser on this machine."""
+    from selpe.watch import WatchServer, folder_view
+
+    found = _find(name, out_folder)
+    with WatchServer(folder_view(found.folder), port=port) as server:
+        emit({"watch": server.url})
+        if not json_mode():
+            out().print(f"[bold]{server.url}[/]\n[dim]Only this machine can see it. Ctrl-C ends it.[/]", soft_wrap=True)
+        try:
+            while True:
+                time.sleep(3600)
+        except KeyboardInterrupt:
+            return
+
+
+# -- finding things --------------------------------------------------------------------------------------------------
+
+
+def _load(path: Path | None, flags: dict[str, Any]) -> RunConfig:
+    from selpe.config import load_config
+
+    return load_config(path or Path("selpe.yaml"), flags=flags)
+
+
+def _assigned(pairs: list[str]) -> dict[str, Any]:
+    """Settings given as name=value, with values read as in the file."""
+    from selpe.yaml import parse_yaml
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError("must be name=value", where=f"--set {pair}")
+        found[name.strip()] = parse_yaml(text, where=f"--set {name.strip()}", error=ConfigError)
+    return found
+
+
+def _runs_folder(given: Path | None) -> Path:
+    """The folder of all runs: as given, as selpe.yaml says, or `runs`."""
+    if given is not None:
+        return given
+    if Path("selpe.yaml").exists():
+        return Path(_load(None, {}).out)
+    return Path("runs")
+
+
+def _find(name: str, out_folder: Path | None) -> Run:
+    from selpe.run import Run
+
+    for folder in (Path(name), _runs_folder(out_folder) / name):
+        if (folder / "manifest.json").is_file():
+            return Run.open(folder)
+    raise RunError("there is no such run", where=name, hint="`selpe runs` lists them")
+
+
+def _last_open(out_folder: Path | None) -> Run:
+    from selpe.run import Run, list_runs
+
+    waiting = [found for found in list_runs(_runs_folder(out_folder)) if found.get("state") != "done"]
+    if not waiting:
+        raise RunError("there is no run to go on with", hint="`selpe runs` lists them")
+    return Run.open(Path(waiting[-1]["folder"]))
+
+
+def _schema_of(found: Run) -> Schema:
+    """The schema of a run as it was: its own copy, else the file of its settings if that has not changed."""
+    from selpe.schema import Schema
+
+    for path in (found.folder / "work" / "schema.yaml", Path(found.config.data_schema)):
+        if path.is_file() and (schema := Schema.load(path)).fingerprint() == found.manifest.get("schema"):
+            return schema
+    raise RunError("the schema of this run is gone or has changed", where=found.name, hint="put the old one back")
+
+
+# -- saying things ---------------------------------------------------------------------------------------------------
+
+
+def _confirm(settings: RunConfig, *, yes: bool) -> None:
+    spends = settings.epsilon > 0
+    if yes or json_mode() or not spends or not sys.stdin.isatty():
+        return
+    if not typer.confirm("Start?", default=True, err=True):
+        raise StoppedError("not started; nothing was spent")
+
+
+def _conclude(made: Run, outcome: Any) -> None:
+    from selpe.cli.outcome import show_result
+
+    charges = [charge for charge in made.ledger.charges() if charge.run == made.name and charge.private]
+    show_result(made, outcome, spent=sum(charge.epsilon(made.config.adjacency) for charge in charges))
+
+
+def _row(manifest: dict[str, Any]) -> dict[str, Any]:
+    settings = manifest.get("settings", {})
+    state = manifest.get("state", "?")
+    if state == "running" and not _held(Path(manifest["folder"])):
+        state = "interrupted"  # its process is gone
+    return {
+        "run": manifest.get("name"), "state": state, "records": manifest.get("records") or settings.get("records"),
+        "epsilon": settings.get("epsilon"), "adjacency": settings.get("adjacency"),
+        "model": manifest.get("model") or settings.get("llm"), "seconds": manifest.get("seconds"),
+        "created": manifest.get("created"), "folder": manifest["folder"], "private": manifest.get("private"),
+    }  # fmt: skip
+
+
+def _held(folder: Path) -> bool:
+    """Whether a process works on this run now."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / "work" / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    except OSError:
+        return False
+    lock.release()
+    return False
+
+
+def _print_runs(rows: list[dict[str, Any]]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from selpe.cli.outcome import print_table
+    from selpe.progress import duration
+
+    colours = {"done": "green", "running": "cyan", "interrupted": "yellow", "stopped": "yellow"}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading, side in (("run", "left"), ("state", "left"), ("records", "right"), ("ε", "right"), ("time", "right"),
+                          ("model", "left"), ("begun (UTC)", "left")):  # fmt: skip
+        table.add_column(heading, justify=side, no_wrap=heading != "model")  # type: ignore[arg-type]
+    for row in rows:
+        colour = colours.get(row["state"], "dim")
+        note = "" if row["private"] is not False else " [red]not private[/]"
+        table.add_row(
+            escape(str(row["run"])), f"[{colour}]{row['state']}[/]{note}", f"{row['records'] or 0:,}",
+            f"{float(row['epsilon'] or 0):g}", duration(row["seconds"]) if row["seconds"] else "–",
+            escape(str(row["model"] or "")), str(row["created"] or "")[:16].replace("T", " "),
+        )  # fmt: skip
+    print_table(out(), table)

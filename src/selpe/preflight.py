@@ -1,0 +1,82 @@
+"""What a run would do, seen before it starts: plan, estimate, and whether the budget allows it. Spends nothing.
+
+Of the private table only the number of units is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from selpe.config import RunConfig
+from selpe.errors import BudgetError
+from selpe.estimate import Estimate, candidates_of, estimate, stand_in_guides
+from selpe.schema import Schema
+
+if TYPE_CHECKING:
+    from selpe.privacy.ledger import Ledger
+    from selpe.privacy.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """The outlook of a run. `left` is what the budget holds, None where the first run will set it."""
+
+    config: RunConfig
+    schema: Schema
+    plan: Plan
+    estimate: Estimate
+    left: float | None
+    refusal: BudgetError | None
+
+    def require_budget(self) -> None:
+        """Raises BudgetError where the whole run does not fit: better now than after half of it."""
+        if self.refusal is not None:
+            raise self.refusal
+
+    def as_dict(self) -> dict[str, Any]:
+        """The outlook as plain data."""
+        return {
+            "dataset": self.config.dataset,
+            "plan": self.plan.to_dict(),
+            "estimate": self.estimate.as_dict(),
+            "budget_left": self.left,
+            "allowed": self.refusal is None,
+        }
+
+
+def preflight(config: RunConfig, ledger: Ledger, *, source: Any = None) -> Preflight:
+    """The outlook of a run with these settings on this ledger; `source` stands in for the table of the settings."""
+    from selpe.privacy.load import count_units
+    from selpe.run import list_runs, plan_of
+
+    schema = Schema.load(config.data_schema)
+    schema.require_confirmed()
+    guides = stand_in_guides(config, schema)
+    plan = plan_of(config, schema, units=count_units(config, source=source), guides=len(guides))
+    candidates = candidates_of(config, schema, guides=len(guides), voted=plan.guide_epsilon is not None)
+    expected = estimate(config, schema, candidates=candidates, runs=list_runs(Path(config.out)))
+    left, refusal = _room(config, plan, ledger)
+    return Preflight(config, schema, plan, expected, left, refusal)
+
+
+def _room(config: RunConfig, plan: Plan, ledger: Ledger) -> tuple[float | None, BudgetError | None]:
+    """What is left, and why the whole run would not fit."""
+    from selpe.privacy.charges import Budget, Charge
+
+    if not 0 < config.epsilon < float("inf"):
+        return None, None
+    known = ledger.budget
+    cap = known or Budget(config.budget or config.epsilon, config.adjacency, config.delta,
+                          "joint" if config.delta > 0 else "basic")  # fmt: skip
+    charges = ledger.charges()
+    left = max(0.0, cap.epsilon - cap.used(charges)[0]) if known else None
+    cost = plan.guarantee
+    whole = Charge("next run", "everything", plan.mechanism, cost.add_remove, cost.replace_one)
+    try:
+        cap.check(charges, whole, dataset=config.dataset)
+    except BudgetError as error:
+        message = error.message.replace("the next selection would cost", "this run would cost")
+        return left, BudgetError(message, where=error.where, hint=error.hint)
+    return left, None
