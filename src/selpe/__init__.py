@@ -1,1 +1,27 @@
+"""Differentially private synthetic tables of structured text records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from selpe.schema import Schema
+    from selpe.synthesizer import SelPE
+
 __version__ = "0.1.0.dev0"
+__all__ = ["Schema", "SelPE", "__version__"]
+
+_HOMES = {"SelPE": "selpe.synthesizer", "Schema": "selpe.schema"}
+
+
+def __getattr__(name: str) -> Any:
+    """Our public names, imported when they are first used: `import selpe` stays light."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'selpe' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

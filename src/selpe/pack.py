@@ -6,7 +6,6 @@ another name, stops the packing. What is packed is what was checked: each file i
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import json
@@ -16,10 +15,12 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from selpe.errors import PrivacyError, RunError
-from selpe.schema import Schema
+from selpe.schema import Record, Schema
+from selpe.table import write_table
 
 SUMS = "SHA256SUMS"
 _TIME = (1980, 1, 1, 0, 0, 0)  # the same release makes the same zip, byte for byte
@@ -88,38 +89,52 @@ def _bytes(path: Path) -> bytes:
 
 
 def _check(contents: Mapping[str, bytes], schema: Schema) -> int:
-    """The number of records, after every file has been found to be what its name says."""
+    """The number of records, after every file has been found to be exactly what its name says.
+
+    Tables and schema are written anew from the records and must come out the same to the byte, so that nothing can
+    hide in a column, a comment or a blank. What is left to say freely is the privacy card.
+    """
     if _json(contents, "schema.json") != json.loads(json.dumps(schema.to_json_schema(), default=str)):
         raise RunError("is not the schema of this run", where="schema.json")
-    card = _json(contents, "privacy-card.json")
-    if not isinstance(card, dict):
+    if not isinstance(_json(contents, "privacy-card.json"), dict):
         raise RunError("must be a JSON object", where="privacy-card.json")
-    count = 0
-    for number, line in enumerate(contents["synthetic.jsonl"].decode("utf-8").splitlines(), 1):
-        record = _line(line, number)
-        if violations := schema.check(record):
-            raise RunError(violations[0].message, where=f"synthetic.jsonl, line {number}")
-        count += 1
-    rows = list(csv.reader(io.StringIO(contents["synthetic.csv"].decode("utf-8"), newline="")))
-    if not rows or tuple(rows[0]) != schema.names or len(rows) - 1 != count:
-        raise RunError("must hold the schema's columns and the same records as synthetic.jsonl", where="synthetic.csv")
-    return count
+    records = [_record(line, number, schema) for number, line in enumerate(_lines(contents), 1)]
+    with TemporaryDirectory() as folder:
+        for name in ("synthetic.jsonl", "synthetic.csv"):
+            if write_table(records, schema, Path(folder) / name).read_bytes() != contents[name]:
+                raise RunError("must hold the records of the run and nothing else, as they were written", where=name)
+    return len(records)
 
 
 def _json(contents: Mapping[str, bytes], name: str) -> Any:
+    """The content of a JSON file that is laid out as we write it."""
     try:
-        return json.loads(contents[name])
+        content = json.loads(contents[name])
     except ValueError:
         raise RunError("must be JSON", where=name) from None
+    if (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode() != contents[name]:
+        raise RunError("is not as it was written", where=name)
+    return content
 
 
-def _line(line: str, number: int) -> dict[str, Any]:
+def _lines(contents: Mapping[str, bytes]) -> list[str]:
+    try:
+        return contents["synthetic.jsonl"].decode("utf-8").split("\n")[:-1]
+    except UnicodeDecodeError:
+        raise RunError("must be text in UTF-8", where="synthetic.jsonl") from None
+
+
+def _record(line: str, number: int, schema: Schema) -> Record:
+    """A record that passes the schema."""
+    where = f"synthetic.jsonl, line {number}"
     try:
         record = json.loads(line)
     except ValueError:
         record = None
     if not isinstance(record, dict):
-        raise RunError("must be one JSON object a line", where=f"synthetic.jsonl, line {number}")
+        raise RunError("must be one JSON object a line", where=where)
+    if violations := schema.check(record):
+        raise RunError(violations[0].message, where=where)
     return record
 
 

@@ -46,12 +46,12 @@ class Preflight:
         }
 
 
-def preflight(config: RunConfig, ledger: Ledger, *, source: Any = None) -> Preflight:
-    """The outlook of a run with these settings on this ledger; `source` stands in for the table of the settings."""
+def preflight(config: RunConfig, ledger: Ledger, *, source: Any = None, schema: Schema | None = None) -> Preflight:
+    """The outlook of a run on this ledger; `source` and `schema` stand in for the files of the settings."""
     from selpe.privacy.load import count_units
     from selpe.run import list_runs, plan_of
 
-    schema = Schema.load(config.data_schema)
+    schema = schema or Schema.load(config.data_schema)
     schema.require_confirmed()
     guides = stand_in_guides(config, schema)
     plan = plan_of(config, schema, units=count_units(config, source=source), guides=len(guides))

@@ -17,6 +17,7 @@ import os
 import platform
 import random
 import secrets
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -100,8 +101,13 @@ class Run:
         self.manifest = manifest
 
     @classmethod
-    def create(cls, config: RunConfig, *, name: str | None = None, ledger: Path | None = None) -> Run:
-        """A new run folder. Nothing private is read and nothing is spent yet. `ledger`: where budgets are kept."""
+    def create(
+        cls, config: RunConfig, *, name: str | None = None, ledger: Path | None = None, schema: Schema | None = None
+    ) -> Run:
+        """A new run folder. Nothing private is read and nothing is spent yet.
+
+        `ledger` is where budgets are kept, if not in the usual place; `schema` stands in for the file of the settings.
+        """
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
         # The ledger knows a run by its name for ever, so a name must not come twice, even after a deleted folder.
         name = name or f"{config.dataset}-{stamp}-{secrets.token_hex(2)}"
@@ -116,6 +122,9 @@ class Run:
         except OSError as error:
             raise RunError(f"the run folder cannot be made ({error.strerror})", where=str(folder)) from None
         (folder / "internal" / "NOT-FOR-RELEASE").write_text(INTERNAL_NOTE, encoding="utf-8")
+        if schema is not None:
+            schema.save(folder / "schema.yaml")
+            config = config.model_copy(update={"data_schema": str((folder / "schema.yaml").resolve())})
         settings = config.model_dump(mode="json", by_alias=True)
         settings["epsilon"] = str(config.epsilon)  # JSON knows no infinity
         manifest = {
@@ -153,6 +162,11 @@ class Run:
     def release(self) -> Path:
         """The folder that may leave the house."""
         return self.folder / "release"
+
+    def discard(self) -> None:
+        """Removes the folder of a run that never began; does nothing to any other."""
+        if self.manifest.get("state") == "created":
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def execute(
         self,

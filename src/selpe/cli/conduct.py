@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -44,7 +43,7 @@ def conduct(run: Run, *, watch: bool = False, port: int = 0, insist: bool = Fals
             raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
         except (SelPEError, KeyboardInterrupt):
             stack.close()
-            _drop_if_untouched(run)
+            run.discard()
             raise
 
 
@@ -120,12 +119,6 @@ def _say_how_to_go_on(run: Run) -> None:
     emit({"stopped": {"run": run.name, "folder": str(run.folder), "resume": command}})
     if not json_mode():
         err().print(f"[yellow]stopped[/]; nothing finished is lost. Go on with:\n  [bold]{command}[/]", soft_wrap=True)
-
-
-def _drop_if_untouched(run: Run) -> None:
-    """A run that failed before it began leaves no folder behind."""
-    if run.manifest.get("state") == "created":
-        shutil.rmtree(run.folder, ignore_errors=True)
 
 
 def shown(path: Path) -> str:

@@ -187,7 +187,8 @@ class PlainLines:
     def event(self, event: Event, reading: Reading) -> None:
         """A line for stages and choices."""
         if isinstance(event, Started):
-            said = f"{event.records:,} records in {event.rounds} round{'s' if event.rounds > 1 else ''} from {event.candidates:,} candidates"
+            rounds = f"{event.rounds} round{'s' if event.rounds > 1 else ''}"
+            said = f"{event.records:,} records in {rounds} from {event.candidates:,} candidates"
         elif isinstance(event, StageStarted) and event.candidates:
             said = f"{reading.title}: writing {event.candidates:,} candidates"
         elif isinstance(event, Finished):

@@ -1,0 +1,252 @@
+"""SelPE in Python: `SelPE(schema, epsilon=2.0).fit(df).sample()`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from selpe.config import Adjacency, RunConfig, check_config
+from selpe.errors import ConfigError, RunError
+from selpe.events import Emit, silence
+from selpe.schema import Record, Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from selpe.encode.base import Encoder
+    from selpe.evolve import Exemplars
+    from selpe.llm.base import ChatModel
+    from selpe.privacy.plan import Plan
+    from selpe.run import Outcome, Run
+
+IN_MEMORY = "frame"  # stands for a table that has no file
+_MOST_WAVES = 40
+
+
+class SelPE:
+    """Differentially private synthetic records of one schema.
+
+    `fit` spends ε on a private table and makes a run, with its folder, its privacy card and its entry in the table's
+    ledger. `sample` only ever reads what `fit` released. `dataset` names the private table; its budget is kept under
+    that name, so use the same name for the same table. Other settings of a run, such as `rounds` or `unit`, are given
+    by their names (docs/configuration.md).
+
+    `llm` and `encoder` are what `llm:` and `encoder:` take in a settings file, or objects.
+    """
+
+    def __init__(
+        self,
+        schema: str | Path | Schema | Mapping[str, Any],
+        *,
+        epsilon: float = 2.0,
+        records: int = 200,
+        dataset: str | None = None,
+        llm: str | ChatModel = "smollm2",
+        encoder: str | Encoder = "minilm",
+        adjacency: Adjacency = "replace-one",
+        seed: int = 0,
+        out: str | Path = "runs",
+        **settings: Any,
+    ) -> None:
+        self.schema = _schema(schema)
+        self.epsilon = epsilon
+        self._llm, self._encoder = llm, encoder
+        self._outcome: Outcome | None = None
+        for taken in ("data", "schema", "data_schema"):
+            if taken in settings:
+                raise ConfigError(f"'{taken}' is not a setting here", hint="give the table to fit(), the schema first")
+        self._settings: dict[str, Any] = {
+            "dataset": dataset or self.schema.name, "epsilon": epsilon, "records": records, "adjacency": adjacency,
+            "llm": llm if isinstance(llm, str) else llm.name, "seed": seed, "out": str(Path(out).resolve()),
+            "encoder": encoder if isinstance(encoder, str) else encoder.name, **settings,
+        }  # fmt: skip
+        self._config(IN_MEMORY)  # mistakes in settings show here, not after the table is read
+
+    def __repr__(self) -> str:
+        fitted = f", fitted in {self.run_folder}" if self._outcome else ", not fitted"
+        return f"SelPE({self.schema.name!r}, epsilon={self.epsilon:g}{fitted})"
+
+    # -- the private step ----------------------------------------------------------------------------------------
+
+    def fit(self, data: Any, *, name: str | None = None, emit: Emit = silence, insist: bool = False) -> SelPE:
+        """Itself, after a run on this table: a pandas or polars frame, records, or a path. Spends ε.
+
+        With the `name` of an interrupted run of the same settings, it goes on with that one. `emit` hears the run's
+        events. `insist` is your word that rows known under another data set's name are to be counted anew.
+        """
+        from selpe.run import Run
+
+        source = None if isinstance(data, str | Path) else data
+        config = self._config(_located(data) if source is None else IN_MEMORY)
+        run = self._again(config, name)
+        if run is None:
+            self._require_budget(config, source)
+            run = Run.create(config, name=name, schema=self.schema)
+        try:
+            model = self._open_model()
+            try:
+                self._outcome = run.execute(
+                    model=model, encoder=self._open_encoder(), source=source, emit=emit, insist=insist
+                )
+            finally:
+                self._close(model)
+        except Exception:
+            run.discard()
+            raise
+        return self
+
+    def plan(self, rows: int) -> Plan:
+        """What ε buys on a table of this many rows, before anything is spent."""
+        from selpe.estimate import stand_in_guides
+        from selpe.run import plan_of
+
+        config = self._config(IN_MEMORY)
+        return plan_of(config, self.schema, units=rows, guides=len(stand_in_guides(config, self.schema)))
+
+    # -- what came of it -----------------------------------------------------------------------------------------
+
+    def sample(self, n: int | None = None, *, seed: int = 0) -> pd.DataFrame:
+        """Synthetic records as a frame: all of them, or `n`.
+
+        Fewer than were written: a seeded choice with the classes in proportion. More: further ones are generated
+        from what the run released, without touching the private table, and cost nothing.
+        """
+        from selpe.table import to_frame
+
+        records = self.records
+        if n is not None and n < 1:
+            raise ConfigError(f"n must be at least 1. Got {n} instead")
+        if n is not None and n < len(records):
+            records = self._fewer(n, seed)
+        elif n is not None and n > len(records):
+            records = records + self._more(n - len(records), seed)
+        return to_frame(records, self.schema)
+
+    @property
+    def records(self) -> list[Record]:
+        """The released records."""
+        return [dict(record) for record in self._fitted().records]
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """The privacy card: what is promised, under which assumptions, and what it cost."""
+        path = self.run_folder / "release" / "privacy-card.json"
+        card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return card
+
+    @property
+    def run_folder(self) -> Path:
+        """The folder of the run that `fit` made."""
+        return self._fitted().folder
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _fitted(self) -> Outcome:
+        if self._outcome is None:
+            raise RunError("this SelPE is not fitted yet", hint="call fit(table) first")
+        return self._outcome
+
+    def _config(self, data: str) -> RunConfig:
+        return check_config({**self._settings, "data": data}, where="SelPE")
+
+    def _require_budget(self, config: RunConfig, source: Any) -> None:
+        from selpe.preflight import preflight
+        from selpe.privacy.ledger import Ledger
+
+        preflight(config, Ledger.open(config.dataset), source=source, schema=self.schema).require_budget()
+
+    def _again(self, config: RunConfig, name: str | None) -> Run | None:
+        """The run of this name and these settings that is there already, to go on with; None for a new one."""
+        from selpe.run import Run
+
+        if name is None or not (Path(config.out) / name / "manifest.json").is_file():
+            return None
+        found = Run.open(Path(config.out) / name)
+        same = {"data_schema": config.data_schema}
+        if found.config.model_copy(update=same) != config:
+            raise RunError("there is a run of this name with other settings", where=name, hint="give another name")
+        return found
+
+    def _fewer(self, n: int, seed: int) -> list[Record]:
+        """A seeded choice of n records, each class with its share, largest remainders first."""
+        groups: dict[str, list[Record]] = {}
+        for record in self.records:
+            groups.setdefault(self.schema.label_of(record) or "", []).append(record)
+        total = len(self.records)
+        exact = {label: n * len(group) / total for label, group in groups.items()}
+        counts = {label: int(share) for label, share in exact.items()}
+        for label in sorted(exact, key=lambda one: counts[one] - exact[one])[: n - sum(counts.values())]:
+            counts[label] += 1
+        chance = random.Random(f"fewer:{seed}")
+        taken = [record for label, group in groups.items() for record in chance.sample(group, counts[label])]
+        chance.shuffle(taken)
+        return taken
+
+    def _more(self, count: int, seed: int) -> list[Record]:
+        """Further records from the final context, classes in the shares of the release."""
+        from selpe.generate import Proposal
+        from selpe.run import generator_of
+
+        outcome = self._fitted()
+        labels = [self.schema.label_of(record) or "" for record in outcome.records]
+        model, found = self._open_model(), list[Record]()
+        try:
+            generator = generator_of(self._config(IN_MEMORY), self.schema, model)
+            for wave in range(_MOST_WAVES):
+                proposals = []
+                for i in range(count - len(found)):
+                    label = labels[(len(found) + i) % len(labels)]
+                    context: Exemplars = outcome.evolved.context[label]
+                    shown = context.positives if i % 3 else ()  # as in a run, a third is written without exemplars
+                    proposals.append(
+                        Proposal(outcome.evolved.guide, _seed(seed, wave, i), label=label or None, positives=shown)
+                    )
+                taken = [*outcome.records, *found]
+                made = generator.generate(proposals, taken=taken).candidates
+                found += [candidate.record for candidate in made if candidate is not None]
+                if len(found) >= count:
+                    return found[:count]
+        finally:
+            self._close(model)
+        raise RunError(
+            f"only {len(found)} of {count} further records could be written that are new and valid",
+            hint="ask for fewer, or use a larger model",
+        )
+
+    def _open_model(self) -> ChatModel:
+        if not isinstance(self._llm, str):
+            return self._llm
+        from selpe.llm.open import open_model
+
+        return open_model(self._llm)
+
+    def _open_encoder(self) -> Encoder:
+        if not isinstance(self._encoder, str):
+            return self._encoder
+        from selpe.llm.open import open_encoder
+
+        return open_encoder(self._encoder)
+
+    def _close(self, model: ChatModel) -> None:
+        """Closes a model that we opened; the caller's own stays open."""
+        if model is not self._llm:
+            model.close()
+
+
+def _schema(given: str | Path | Schema | Mapping[str, Any]) -> Schema:
+    if isinstance(given, Schema):
+        return given
+    return Schema.from_dict(given) if isinstance(given, Mapping) else Schema.load(given)
+
+
+def _located(data: str | Path) -> str:
+    return str(data) if "://" in str(data) else str(Path(data).expanduser().resolve())
+
+
+def _seed(seed: int, wave: int, number: int) -> int:
+    digest = hashlib.sha256(f"more:{seed}:{wave}:{number}".encode()).digest()
+    return int.from_bytes(digest[:6], "big")
