@@ -324,10 +324,10 @@ def draw(table: RealTable, encoder_name: str, *, draws: int, rows: int, pool: in
     private = PrivateTable([row for case in cases.values() for row in case.private], schema, account=FreeAccount())
     mechanism, found = NoisyMax(epsilon), []
     for number in range(draws):
-        made = private.select(pools, kernel=kernel, mechanism=mechanism, selection=str(number), vote=Approval(0.35))
+        made = private.select(pools, kernel=kernel, mechanism=mechanism, selection=str(number), vote=Approval(0.4))
         found += [truth[label][winners[0]] for label, winners in made.winners.items()]
     error = np.std(found) / math.sqrt(len(found))
-    print(f"\n{table.name}: {len(found)} winners drawn by the private table at ε_t = {epsilon}, α = 0.35: ", end="")
+    print(f"\n{table.name}: {len(found)} winners drawn by the private table at ε_t = {epsilon}, α = 0.4: ", end="")
     print(f"mean percentile {np.mean(found):.3f} ± {error:.3f}")
 
 
@@ -349,7 +349,7 @@ def main() -> int:
         at = EPSILONS.index(0.8)
         approval, paper = outcomes[2:, at, 0].max(), outcomes[0, at, 0]
         checks = {
-            f"approval reaches {approval:.3f} at ε_t = 0.8 (wanted: 0.80)": approval >= 0.795,
+            f"approval reaches {approval:.3f} at ε_t = 0.8 (wanted: 0.80)": approval >= 0.80,
             f"the paper's rule stays at chance: {paper:.3f}": abs(paper - 0.5) < 0.02,
             f"the planner is within {gap:.3f} (wanted: 0.05)": gap <= 0.05,
         }

@@ -112,7 +112,10 @@ def split_epsilon(epsilon: float, *, guides: bool, bundles: bool) -> tuple[float
         return (epsilon if guides else 0.0), epsilon, (epsilon if bundles else 0.0)
     guide = min(GUIDE_CAP, GUIDE_SHARE * epsilon) if guides else 0.0
     bundle = BUNDLE_SHARE * (epsilon - guide) if bundles else 0.0
-    return guide, epsilon - guide - bundle, bundle
+    record = epsilon - guide - bundle
+    while math.fsum((guide, record, bundle)) > epsilon:  # by rounding
+        record = math.nextafter(record, 0.0)
+    return guide, record, bundle
 
 
 def make_plan(
@@ -251,7 +254,7 @@ class _Setting:
             weakest=min(view.percentile for view in views.values()),
             top_tenth=math.fsum(w * views[x].top_tenth for w, x in zip(weights, live, strict=True)) / total,
             paper_percentile=math.fsum(w * p for w, p in zip(weights, paper, strict=True)) / total,
-            paper_odds=math.exp(min(epsilon / 2, 700.0)),
+            paper_odds=math.exp(epsilon / 2) if epsilon < 1000 else math.inf,
         )
 
     def weakest(self, chosen: _Chosen, epsilon: float, labels: Sequence[str]) -> float:
@@ -316,7 +319,10 @@ def _prices(epsilon: float, rounds: int, schedule: Schedule) -> list[float]:
         return [epsilon] * rounds
     weights = [1.0 if schedule == "uniform" else math.sqrt(t) for t in range(1, rounds + 1)]
     total = math.fsum(weights)
-    return [epsilon * weight / total for weight in weights]
+    prices = [epsilon * weight / total for weight in weights]
+    while math.fsum(prices) > epsilon:  # by rounding: the sum is to stay within what was asked for
+        prices[-1] = math.nextafter(prices[-1], 0.0)
+    return prices
 
 
 def _near(candidates: int) -> int:

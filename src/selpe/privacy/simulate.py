@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 Law = Literal["permute-and-flip", "exponential"]
 
 SEED = 20_240_229
+MOST_ROWS = 1000  # rows that are simulated; where there are more, the vote of each counts for several
 MOST_CANDIDATES = 256  # candidates that are simulated; where there are more, each stands for several
-CELLS = 250_000  # rows × candidates over all repetitions: the size of one simulation
-SHARES = (0.25, 0.35, 0.5)  # the approval shares that a plan chooses from
-LEAST_REPETITIONS, MOST_REPETITIONS = 8, 256
+CELLS = 240_000  # rows × candidates over all repetitions: the size of one simulation
+SHARES = (0.25, 0.4, 0.5)  # the approval shares that a plan chooses from
+LEAST_REPETITIONS, MOST_REPETITIONS = 6, 256
 NODES = 64
 TOP = 0.1
 
@@ -53,10 +54,10 @@ class Outlook:
 
 
 CHANCE = Outlook(0.5, TOP)
-# Fitted by benchmarks/selection_signal.py on real records (water reviews, triage, loans; 20 private rows a class, MiniLM): of
-# a grid of pairs, the one whose percentiles stray least from the measured ones. The tables themselves differ by up to
-# 0.09 at the same ε and α, so no constants come much nearer than 0.05. By variance the common share is larger (0.2 to
-# 0.25), but much of that is agreement on far outliers, which does not help to find the nearest.
+# Fitted by benchmarks/selection_signal.py on real records (water reviews, triage, loans; 20 private rows a class, MiniLM
+# and hashing): of a grid of pairs, the one whose percentiles stray least from the measured ones. The tables themselves
+# differ by up to 0.09 at the same ε and α, so no constants come much nearer than 0.05. By variance the common share is
+# larger (0.2 to 0.25), but much of that is agreement on far outliers, which does not help to find the nearest.
 RECORDS = Signal(0.08, 2)
 # Votes on sets of records (guides, candidate releases). A choice among six guides by 93 rows got 79, 92 and 96 % of
 # the noise-free gain at ε = 0.5, 1 and 2; this share gives 78, 92 and 98 %. It also gives the rank correlation of
@@ -136,8 +137,8 @@ def _world(rows: int, candidates: int, signal: Signal, unseen: bool = False) -> 
 
 
 def _seen(rows: float, candidates: int) -> int:
-    """How many rows are simulated; where there are more, the vote of each counts for several."""
-    return max(1, min(int(rows), CELLS // (LEAST_REPETITIONS * min(candidates, MOST_CANDIDATES))))
+    """How many of the rows are simulated."""
+    return max(1, min(int(rows), MOST_ROWS, CELLS // (LEAST_REPETITIONS * min(candidates, MOST_CANDIDATES))))
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.intp]:

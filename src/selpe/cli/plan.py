@@ -1,0 +1,186 @@
+"""`selpe plan`: what ε buys on this table, shown before anything is spent. Reads the number of rows and no value."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from selpe.cli.console import emit, json_mode, out
+from selpe.errors import BudgetError, ConfigError
+
+if TYPE_CHECKING:
+    from selpe.config import RunConfig
+    from selpe.privacy.charges import Budget, Charge
+    from selpe.privacy.plan import Plan
+    from selpe.schema import Schema
+
+_BAR = 20
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `selpe plan`."""
+    app.command("plan")(plan)
+
+
+def plan(
+    config: Annotated[Path, typer.Argument(help="The settings.")] = Path("selpe.yaml"),
+    *,
+    rows: Annotated[
+        int | None, typer.Option(help="The number of records (or people); else the table is counted.")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε of the run, instead of the settings'.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="T, by hand.")] = None,
+    batches: Annotated[int | None, typer.Option(help="b, winners per class and round, by hand.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="The share of a pool that a row approves, by hand.")] = None,
+    records: Annotated[int | None, typer.Option(help="How many synthetic records to write.")] = None,
+) -> None:
+    """Show what ε buys here, before anything is spent: rounds, batches, and how good a winner to expect."""
+    from selpe.config import load_config
+    from selpe.schema import Schema
+
+    flags = {"epsilon": epsilon, "rounds": rounds, "batches": batches, "alpha": alpha, "records": records}
+    settings = load_config(config, flags=flags)
+    schema = Schema.load(settings.data_schema)
+    made = _plan(settings, schema, rows)
+    said = {"dataset": settings.dataset, "unit": settings.unit or "record", **made.to_dict()}
+    said |= {"budget": _budget(settings, made)}
+    emit(said)
+    if not json_mode():
+        _render(settings, made, said["budget"])
+
+
+def _plan(settings: RunConfig, schema: Schema, rows: int | None) -> Plan:
+    from selpe.estimate import stand_in_guides
+    from selpe.run import plan_of
+
+    if rows is None:
+        from selpe.privacy.load import count_units
+
+        rows = count_units(settings)
+    elif rows < 1:
+        raise ConfigError("must be 1 or more", where="--rows")
+    return plan_of(settings, schema, units=rows, guides=len(stand_in_guides(settings, schema)))
+
+
+def _budget(settings: RunConfig, made: Plan) -> dict[str, Any]:
+    """The cap of this data set, what is left of it, and whether the plan fits; `cap` is None while there is none."""
+    from selpe.privacy.charges import Charge
+    from selpe.privacy.ledger import Ledger
+
+    ledger = Ledger.open(settings.dataset)
+    cap, charges = ledger.budget, ledger.charges() if ledger.exists else []
+    if cap is None:
+        return {"cap": None, "left": None, "adjacency": None, "enough": None}
+    cost = Charge("plan", "all", made.mechanism, made.guarantee.add_remove, made.guarantee.replace_one)
+    return {
+        "cap": cap.epsilon,
+        "left": max(0.0, cap.epsilon - cap.used(charges)[0]),
+        "adjacency": cap.adjacency,
+        "enough": _fits(cap, charges, cost),
+    }
+
+
+def _fits(cap: Budget, charges: list[Charge], cost: Charge) -> bool:
+    try:
+        cap.check(charges, cost, dataset="")
+    except BudgetError:
+        return False
+    return True
+
+
+# -- rendering --------------------------------------------------------------------------------------------------------
+
+
+def _render(settings: RunConfig, made: Plan, budget: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    console = out()
+    unit = "records" if settings.unit is None else f"different values of '{settings.unit}'"
+    console.print(f"[bold]{escape(settings.dataset)}[/]: {made.units:,} {escape(unit)}, ", end="")
+    console.print(f"{_classes(made)}, {made.records:,} synthetic records")
+    console.print(_cost(made))
+    console.print(_left(budget))
+    console.print()
+    console.print(_table(made))
+    console.print()
+    for line in (_paper(made), f"[bold]{escape(made.verdict)}[/]"):
+        console.print(line)
+    for warning in made.warnings:
+        console.print(f"[yellow]•[/] {escape(warning)}")
+
+
+def _classes(made: Plan) -> str:
+    if len(made.rows) == 1:
+        return "no classes"
+    low, high = min(made.rows.values()), max(made.rows.values())
+    each = f"{low:.0f} each if they are equal" if low == high else f"{low:.0f} to {high:.0f} rows"
+    return f"{len(made.rows)} classes ({each})"
+
+
+def _cost(made: Plan) -> str:
+    both = made.guarantee
+    return (
+        f"ε {_number(made.epsilon)} ({made.adjacency}): {_number(both.replace_one)} if one unit is replaced, "
+        f"{_number(both.add_remove)} if one is added or removed; {made.mechanism}, {made.vote} votes"
+    )
+
+
+def _left(budget: dict[str, Any]) -> str:
+    if budget["cap"] is None:
+        return "budget: none set for this data set yet"
+    left = f"budget: ε {budget['left']:.4g} of {budget['cap']:g} is left ({budget['adjacency']})"
+    return left if budget["enough"] else f"[red]{left}: not enough for this plan[/]"
+
+
+def _table(made: Plan) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2))
+    table.add_column("step")
+    for name in ("choose among", "ε", "percentile", "paper's rule"):
+        table.add_column(name, justify="right")
+    table.add_column("what a winner is expected to be: chance … best")
+    if made.guide is not None:
+        table.add_row("guide", str(made.guide.options), _number(made.guide.epsilon), *_expected(made.guide.percentile))
+    for number, part in enumerate(made.rounds, 1):
+        sizes = [size for size in part.pool.values() if size] or [0]
+        pool = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,}–{max(sizes):,}"
+        cells = _expected(part.percentile, part.paper_percentile)
+        table.add_row(f"round {number}", pool, _number(part.epsilon), *cells)
+    if made.bundle is not None:
+        row = (str(made.bundle.options), _number(made.bundle.epsilon), *_expected(made.bundle.percentile))
+        table.add_row("release", *row)
+    winners = f"b = {made.batches} winner{'s' if made.batches > 1 else ''} a class and round"
+    table.caption = f"T = {len(made.rounds)}, {winners}" + (f", α = {made.alpha:g}" if made.vote == "approval" else "")
+    table.caption_justify = "left"
+    return table
+
+
+def _expected(percentile: float, paper: float | None = None) -> tuple[str, str, str]:
+    return f"{percentile:.2f}", "" if paper is None else f"{paper:.2f}", _bar(percentile)
+
+
+def _bar(percentile: float) -> str:
+    """From chance (0.5, empty) to the best (1, full)."""
+    from selpe.privacy.verdict import AIM, NOTHING
+
+    full = round(_BAR * min(1.0, max(0.0, 2 * percentile - 1)))
+    colour = "green" if percentile >= AIM else "yellow" if percentile >= NOTHING else "red"
+    return f"[{colour}]{'█' * full}[/][dim]{'░' * (_BAR - full)}[/]"
+
+
+def _paper(made: Plan) -> str:
+    odds = max(part.paper_odds for part in made.rounds)
+    if not 0 < made.epsilon < math.inf:
+        return "[dim]A control: there is nothing to compare.[/]"
+    return (
+        f"[dim]By the paper's rule the best candidate would be at most {odds:.2f} times as likely to win as the worst "
+        f"(percentile {made.rounds[0].paper_percentile:.2f}).[/]"
+    )
+
+
+def _number(epsilon: float) -> str:
+    return "∞" if math.isinf(epsilon) else f"{epsilon:.4g}"

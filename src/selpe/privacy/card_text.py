@@ -1,0 +1,172 @@
+"""A privacy card as Markdown, for people. Everything it says is in the card's plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_RELATIONS = {"replace_one": "one unit replaced", "add_remove": "one unit added or removed"}
+
+
+def render_markdown(card: Mapping[str, Any]) -> str:
+    """The card as Markdown; its first paragraph is the promise, or the stamp that there is none."""
+    parts = [
+        f"# Privacy card: {_text(card['dataset'])}",
+        _headline(card),
+        _guarantee(card),
+        _unit(card["unit"]),
+        _charges(card),
+        _cumulative(card["cumulative"]),
+        _mechanism(card["mechanism"]),
+        _public(card["public"]),
+        "## What is not covered\n\n" + _listed(card["not_covered"]),
+        _trust(card["trust"]),
+        _made_with(card),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _headline(card: Mapping[str, Any]) -> str:
+    statement = _text(card["guarantee"]["statement"])
+    if card["stamp"] is None:
+        return statement
+    reasons = "; ".join(_text(reason) for reason in card["stamp_reasons"])
+    return f"**{card['stamp']}**: {reasons}. {statement}"
+
+
+def _guarantee(card: Mapping[str, Any]) -> str:
+    guarantee = card["guarantee"]
+    rows = [
+        (_RELATIONS[name], _epsilon(value), _small(guarantee["delta"])) for name, value in guarantee["epsilon"].items()
+    ]
+    asked = guarantee["asked_for"]
+    note = f"Asked for: ε = {_epsilon(asked['epsilon'])} under {asked['adjacency']}. Composition is {guarantee['composition']}."
+    return "## Guarantee of this run\n\n" + _table(("neighbouring tables", "ε", "δ"), rows) + "\n\n" + note
+
+
+def _unit(unit: Mapping[str, Any]) -> str:
+    warning = f"\n\n**Mind:** {_text(unit['warning'])}" if unit["warning"] else ""
+    return f"## Unit of privacy\n\n{_text(unit['statement'])}{warning}"
+
+
+def _charges(card: Mapping[str, Any]) -> str:
+    head = ("selection", "mechanism", "ε (replaced)", "ε (added or removed)", "δ")
+    rows = [
+        (
+            charge["selection"],
+            charge["mechanism"],
+            _epsilon(charge["epsilon_replace_one"]),
+            _epsilon(charge["epsilon_add_remove"]),
+            _small(charge["delta"]),
+        )
+        for charge in card["charges"]
+    ]
+    return "## What this run was charged\n\n" + (_table(head, rows) if rows else "Nothing: no private row was read.")
+
+
+def _cumulative(total: Mapping[str, Any]) -> str:
+    rows = [(_RELATIONS[name], _epsilon(value), _small(total["delta"])) for name, value in total["epsilon"].items()]
+    cap = total["cap"]
+    said = (
+        "No cap is set."
+        if cap is None
+        else f"The cap is ε = {cap['epsilon']:g} ({cap['adjacency']}), δ = {cap['delta']:g}."
+    )
+    lines = [f"{_text(total['statement'])} Runs: {total['runs']}; charges: {total['charges']}. {said}"]
+    if total["controls_without_noise"]:
+        lines.append(f"Besides, {total['controls_without_noise']} choices without noise were made as a reference.")
+    return (
+        "## Spent on this table so far\n\n"
+        + _table(("neighbouring tables", "ε", "δ"), rows)
+        + "\n\n"
+        + "\n\n".join(lines)
+    )
+
+
+def _mechanism(mechanism: Mapping[str, Any]) -> str:
+    names = ", ".join(_text(name) for name in mechanism["names"]) or "none"
+    return (
+        f"## Mechanism\n\n{names}. Votes: {_text(mechanism['how'])}. Noise: {_text(mechanism['noise'])}. "
+        f"Library: {_text(mechanism['library'])}. The argument: `{mechanism['proof']}`."
+    )
+
+
+def _public(public: Mapping[str, Any]) -> str:
+    schema, settings = public["schema"], public["settings"]
+    classes = (
+        f", classes of `{_code(schema['label'])}`: {', '.join(map(_text, schema['classes']))}"
+        if schema["classes"]
+        else ""
+    )
+    fields = [(field["name"], field["kind"], field["domain"]) for field in schema["fields"]]
+    given = [(name, _value(value)) for name, value in settings.items() if value is not None]
+    units = public["units"]["number"]
+    lines = [
+        f"The schema '{_text(schema['name'])}' with all bounds and categories{classes}:",
+        _table(("field", "kind", "domain"), fields),
+        "Rules: " + "; ".join(f"`{_code(rule)}`" for rule in schema["rules"]) + "." if schema["rules"] else "",
+        f"The number of protected units: {units:,}." if units is not None else "The number of protected units.",
+        ""
+        if public["class_sizes"] is None
+        else f"Class sizes, by the owner's word: {_text(_value(public['class_sizes']))}.",
+        f"What was generated: {_text(public['generated'])}.",
+        "The settings:",
+        _table(("setting", "value"), given),
+    ]
+    return "## What was treated as public\n\n" + "\n\n".join(line for line in lines if line)
+
+
+def _trust(trust: Mapping[str, Any]) -> str:
+    hosts = ", ".join(_text(host) for host in trust["private_text_may_go_to"])
+    sent = f"private text may have been sent to {hosts}" if hosts else "no private text was sent to another host"
+    return "## Whom to trust\n\n" + _listed(
+        [trust["model"], trust["where"], sent, trust["language_model"], trust["encoder"]]
+    )
+
+
+def _made_with(card: Mapping[str, Any]) -> str:
+    release = card["release"]
+    many = f"{release['records']:,} records of " if release["records"] is not None else ""
+    versions = ", ".join(f"{name} {number}" for name, number in card["versions"].items())
+    return f"## Made with\n\n{many}{release['fields']} fields, run {_text(card['run'])}. Software: {versions}. Card format: {card['format']}."
+
+
+# -- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(_text(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _listed(items: Sequence[str]) -> str:
+    return "\n".join(f"- {_text(item)}" for item in items)
+
+
+def _text(value: Any) -> str:
+    """A value as one line that Markdown and HTML leave alone: names and domains come from users."""
+    line = " ".join(str(value).split())
+    for mark in "\\`*_[]<>|#":
+        line = line.replace(mark, f"\\{mark}") if mark != "<" else line.replace(mark, "&lt;")
+    return line
+
+
+def _code(value: Any) -> str:
+    return " ".join(str(value).split()).replace("`", "'").replace("|", "\\|")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_value(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(_value(item) for item in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _epsilon(value: float | str) -> str:
+    return "∞" if value == "inf" else f"{float(value):.6g}"
+
+
+def _small(value: float) -> str:
+    return f"{value:g}"
