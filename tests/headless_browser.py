@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -19,6 +20,15 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 _FLAGS = """--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-dev-shm-usage
 --disable-component-update --disable-sync --disable-quic --disable-extensions --disable-default-apps --hide-scrollbars
 --remote-debugging-pipe --mute-audio""".split()
+
+# Chromium wants its pipes as descriptors 3 and 4; a small process of its own puts them there and becomes Chromium.
+_PLACE = """
+import fcntl, os, sys
+high = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+for number, end in zip((3, 4), high):
+    os.dup2(end, number)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Browser:
@@ -133,9 +143,8 @@ def _launch(profile: Path, to_read: int, to_write: int) -> subprocess.Popen[byte
     """Chromium reads commands from descriptor 3 and writes to 4."""
     if CHROMIUM is None:
         raise RuntimeError("there is no Chromium on this machine")
-    words = " ".join(f"'{word}'" for word in [CHROMIUM, *_FLAGS, f"--user-data-dir={profile}"])
     return subprocess.Popen(
-        ["/bin/sh", "-c", f"exec {words} 3<&{to_read} 4>&{to_write}"],
+        [sys.executable, "-c", _PLACE, str(to_read), str(to_write), CHROMIUM, *_FLAGS, f"--user-data-dir={profile}"],
         pass_fds=(to_read, to_write),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LINE_EVERY = 10.0  # seconds between lines in a log
 _BUDGET_BAR = 24
-_TIGHT = 60  # columns below which only the essentials are shown
+_TIGHT, _VERY_TIGHT = 60, 40  # columns below which only the essentials are shown
 
 
 class Display(Protocol):
@@ -106,7 +106,7 @@ def render(reading: Reading, width: int) -> RenderableType:
     count = f"{reading.done:,} / {reading.total:,}" + ("" if tight else " candidates")
     bar.add_row(ProgressBar(total=max(1, reading.total), completed=reading.done), Text(count))
     lines: list[RenderableType] = [
-        sides(head, Text(reading.outlook, style="cyan")),
+        sides(head, Text(reading.outlook if width >= _VERY_TIGHT else "", style="cyan")),
         bar,
         _budget(reading, tight),
         Text(_counts(reading, tight), style="dim", no_wrap=True, overflow="ellipsis"),
