@@ -100,13 +100,13 @@ class MultiChannelKernel:
     def represent(self, records: Sequence[Record]) -> HybridRepresentation:
         """Φ of the records, each a function of its own record bit for bit: what private rows need.
 
-        Every distinct text is encoded in a call of its own, because a batch's padding and shape touch the last bits
-        of an encoder's output. A server batches as it likes, so for it this holds only up to rounding.
+        An encoder that does not promise as much gets every distinct text in a call of its own, because a batch's
+        padding and shape touch the last bits. A server batches as it likes: for it this holds up to rounding only.
         """
-        return self._represent(records, alone=self._encoder.remote is None)
+        return self._represent(records, alone=self._encoder.remote is None and not self._encoder.rowwise)
 
     def represent_pool(self, records: Sequence[Record]) -> HybridRepresentation:
-        """Φ of public records, encoded in batches: faster, and the last bits do not matter."""
+        """Φ of public records, encoded in batches: their last bits do not matter."""
         return self._represent(records, alone=False)
 
     def _represent(self, records: Sequence[Record], *, alone: bool) -> HybridRepresentation:

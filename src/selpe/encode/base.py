@@ -25,5 +25,9 @@ class Encoder(Protocol):
     def remote(self) -> str | None:
         """The host that texts are sent to, or None when they stay in this process."""
 
+    @property
+    def rowwise(self) -> bool:
+        """Whether a text's vector is the same, bit for bit, whatever other texts are encoded with it."""
+
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One L2-normalised row per text, in order; shape (len(texts), dimension)."""

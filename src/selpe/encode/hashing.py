@@ -36,6 +36,11 @@ class HashingEncoder:
         """None: texts stay in this process."""
         return None
 
+    @property
+    def rowwise(self) -> bool:
+        """True: each text is hashed by itself."""
+        return True
+
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One unit row per text. A text without a single word gets the first axis, so that no row is zero."""
         rows = np.zeros((len(texts), self._dimension), dtype=np.float32)

@@ -86,6 +86,11 @@ class HttpEncoder:
         """The host that texts are sent to."""
         return self._address.host
 
+    @property
+    def rowwise(self) -> bool:
+        """False: what a server does with a batch is its own affair."""
+        return False
+
     def encode(self, texts: Sequence[str]) -> Rows:
         """One L2-normalised row per text, in order. Raises ModelError when a part could not be had."""
         if not texts:

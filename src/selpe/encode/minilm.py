@@ -59,6 +59,11 @@ class MiniLMEncoder:
         """None: texts stay in this process."""
         return None
 
+    @property
+    def rowwise(self) -> bool:
+        """True: how a text is padded follows from the text alone."""
+        return True
+
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One unit row per text, in order; a text's row is a function of the text alone."""
         rows = np.zeros((len(texts), _DIMENSION), np.float32)

@@ -48,6 +48,11 @@ class SentenceTransformersEncoder:
         """None: texts stay in this process."""
         return None
 
+    @property
+    def rowwise(self) -> bool:
+        """False: padding follows the longest text of a batch."""
+        return False
+
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One unit row per text, in order."""
         if not texts:
