@@ -187,11 +187,12 @@ class Remembering:
 def find_encoder(name: str, texts: Sequence[str]) -> Encoder:
     """The encoder of that name; `auto` is MiniLM where it is to be had, else TF-IDF."""
     if name in ("auto", "minilm"):
-        from importlib import import_module
+        from selpe.encode.minilm import MiniLMEncoder
+        from selpe.llm.models import ModelStore
 
         try:
-            return Remembering(import_module("selpe.encode.minilm").MiniLMEncoder())
-        except (ImportError, SelPEError):
+            return Remembering(MiniLMEncoder(ModelStore().path("minilm")))
+        except SelPEError:
             if name == "minilm":
                 raise
     return Remembering(HashingEncoder() if name == "hash" else TfidfEncoder(texts))

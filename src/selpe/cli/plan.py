@@ -142,7 +142,7 @@ def _table(made: Plan) -> Any:
     table.add_column("step")
     for name in ("choose among", "ε", "percentile", "paper's rule"):
         table.add_column(name, justify="right")
-    table.add_column("what a winner is expected to be: chance … best")
+    table.add_column("chance … best", no_wrap=True)
     if made.guide is not None:
         table.add_row("guide", str(made.guide.options), _number(made.guide.epsilon), *_expected(made.guide.percentile))
     for number, part in enumerate(made.rounds, 1):

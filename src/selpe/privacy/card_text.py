@@ -40,7 +40,8 @@ def _guarantee(card: Mapping[str, Any]) -> str:
         (_RELATIONS[name], _epsilon(value), _small(guarantee["delta"])) for name, value in guarantee["epsilon"].items()
     ]
     asked = guarantee["asked_for"]
-    note = f"Asked for: ε = {_epsilon(asked['epsilon'])} under {asked['adjacency']}. Composition is {guarantee['composition']}."
+    note = f"Asked for: ε = {_epsilon(asked['epsilon'])} under {asked['adjacency']}. "
+    note += f"Composition is {guarantee['composition']}."
     return "## Guarantee of this run\n\n" + _table(("neighbouring tables", "ε", "δ"), rows) + "\n\n" + note
 
 
@@ -128,7 +129,8 @@ def _made_with(card: Mapping[str, Any]) -> str:
     release = card["release"]
     many = f"{release['records']:,} records of " if release["records"] is not None else ""
     versions = ", ".join(f"{name} {number}" for name, number in card["versions"].items())
-    return f"## Made with\n\n{many}{release['fields']} fields, run {_text(card['run'])}. Software: {versions}. Card format: {card['format']}."
+    made = f"{many}{release['fields']} fields, run {_text(card['run'])}"
+    return f"## Made with\n\n{made}. Software: {versions}. Card format: {card['format']}."
 
 
 # -- Markdown ---------------------------------------------------------------------------------------------------------

@@ -32,16 +32,24 @@ BUNDLE_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """One round: quota and pool of each class, what it costs, and what to expect of a winner."""
+    """One round: quota and pool of each class, what it costs, and what to expect of a winner.
+
+    `percentile` and `top_tenth` are means over the classes by their quotas; `by_class` has each class's percentile.
+    """
 
     quota: Mapping[str, int]
     pool: Mapping[str, int]
     epsilon: float
     percentile: float
-    weakest: float
     top_tenth: float
+    by_class: Mapping[str, float]
     paper_percentile: float
     paper_odds: float
+
+    @property
+    def weakest(self) -> float:
+        """The lowest expected percentile of a class."""
+        return min(self.by_class.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +259,7 @@ class _Setting:
             pool=pool,
             epsilon=epsilon,
             percentile=math.fsum(w * views[x].percentile for w, x in zip(weights, live, strict=True)) / total,
-            weakest=min(view.percentile for view in views.values()),
+            by_class={label: view.percentile for label, view in views.items()},
             top_tenth=math.fsum(w * views[x].top_tenth for w, x in zip(weights, live, strict=True)) / total,
             paper_percentile=math.fsum(w * p for w, p in zip(weights, paper, strict=True)) / total,
             paper_odds=math.exp(epsilon / 2) if epsilon < 1000 else math.inf,

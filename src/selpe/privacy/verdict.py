@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,12 +51,8 @@ def warnings_of(plan: Plan, *, sizes_stated: bool) -> tuple[str, ...]:
         return tuple(found)
     if plan.vote == "prototype":
         found.append("The paper's rule chooses nearly at random at any ε that protects; votes 'approval' do not.")
-    elif plan.percentile < AIM:
-        found.append(_advice(plan))
     else:
-        weak = sorted(label for label, rows in plan.rows.items() if rows * plan.batches < 1 or _weak(plan, label))
-        if weak:
-            found.append(f"Too few records to steer well in {_classes(weak)}.")
+        found += _weak(plan)
     small = [number for number, part in enumerate(plan.rounds, 1) if 0 < _least_pool(part.pool) < SMALLEST_POOL]
     if small and len(plan.rounds) > 1:
         found.append(f"Fewer than {SMALLEST_POOL} candidates of a class in round {_listed(small)}: take fewer rounds.")
@@ -64,20 +61,20 @@ def warnings_of(plan: Plan, *, sizes_stated: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _advice(plan: Plan) -> str:
+def _weak(plan: Plan) -> list[str]:
+    """Where the aim is missed: by all classes, or by some that are small."""
+    every = {label for part in plan.rounds for label in part.by_class}
+    weak = {label for part in plan.rounds for label, percentile in part.by_class.items() if percentile < AIM}
     simple = len(plan.rounds) == 1 and plan.batches == 1
     means = "a larger ε or more records" if simple else "fewer rounds, fewer batches, a larger ε or more records"
-    return f"Winners are expected below the {100 * AIM:.0f}th percentile; {means} would raise it."
+    if weak == every:
+        return [f"Winners are expected below the {100 * AIM:.0f}th percentile; {means} would raise it."]
+    named = [label for label in plan.rows if label in weak]
+    return [f"In {_classes(named)} winners are expected below the {100 * AIM:.0f}th percentile."] if named else []
 
 
-def _weak(plan: Plan, label: str) -> bool:
-    """Whether the class stands out by its size among classes that are doing well."""
-    return min(part.weakest for part in plan.rounds) < AIM and plan.rows[label] == min(plan.rows.values())
-
-
-def _least_pool(pool: object) -> int:
-    sizes = [size for size in getattr(pool, "values", list)() if size]
-    return min(sizes, default=0)
+def _least_pool(pool: Mapping[str, int]) -> int:
+    return min((size for size in pool.values() if size), default=0)
 
 
 def _classes(labels: list[str]) -> str:
