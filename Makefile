@@ -42,7 +42,7 @@ audit: install
 	@$(BIN)/python benchmarks/audit.py
 
 bench: install
-	@for script in selection_speed signal engine encoder; do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
+	@for script in selection_speed selection_signal encoder engine; do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 docs: install
 	@$(BIN)/python docs/build_reference.py
