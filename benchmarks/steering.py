@@ -141,7 +141,7 @@ def utility(schema: Schema, encoder: Encoder, train: list[Record], test: list[Re
     fields = [field for field in schema.fields if field.name != schema.label]
 
     def table(rows: list[Record]) -> Any:
-        columns = []
+        columns: list[list[float]] = []
         for field in fields:
             if field.kind == "category":
                 columns.append([list(getattr(field, "values")).index(str(r[field.name])) for r in rows])  # noqa: B009

@@ -1,4 +1,4 @@
-"""Writes the pages that code can write: configuration, command line, proof. `--check` fails where they are out of date."""
+"""Writes the pages that code can write: configuration, commands, proof. `--check` fails where one is out of date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared fixtures: where the real data lies, when it lies anywhere."""
+"""Shared fixtures: the real data and the real model, for tests that need them; skipped where they are not to be had."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from selpe.errors import ModelNotFoundError
+from selpe.llm.models import ModelStore
 
 SHARED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 
@@ -21,3 +24,12 @@ def shared_data() -> Callable[[str], Path]:
         return path
 
     return find
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """The GGUF file of the embedded default model, fetched once into the model cache."""
+    try:
+        return ModelStore().ensure("smollm2")
+    except ModelNotFoundError as problem:
+        pytest.skip(f"the weights of smollm2 are not to be had here: {problem.message}")

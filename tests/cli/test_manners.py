@@ -13,6 +13,7 @@ import typer
 
 import selpe.cli as command_line
 from selpe import __version__
+from selpe.cli import console
 from selpe.errors import BudgetError, DataError, ExitCode, ModelError, SchemaError
 
 
@@ -80,12 +81,12 @@ def test_every_error_has_its_exit_code_and_no_foreign_message_is_shown(
         return app
 
     monkeypatch.setattr(command_line, "build", build)
-    monkeypatch.setattr(command_line.MANNERS, "json", False)
-    command_line.err.cache_clear()
+    monkeypatch.setattr(console.MANNERS, "json", False)
+    console.err.cache_clear()
     with pytest.raises(SystemExit) as left:
         command_line.main(["fail", "--json"])
     shown = capsys.readouterr()
-    command_line.err.cache_clear()
+    console.err.cache_clear()
     assert left.value.code == code
     assert "MARKER" not in shown.out + shown.err
     assert "Traceback" not in shown.err

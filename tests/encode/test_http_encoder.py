@@ -28,7 +28,6 @@ from faulty_server import (
     status,
 )
 from llama_server import start
-
 from selpe.encode import Encoder
 from selpe.encode.http import HttpEncoder
 from selpe.errors import ModelError

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from faulty_server import Behaviour, Call, FastClock, said
-
 from selpe.llm import Message, Request
 from selpe.llm.http import HttpModel
 

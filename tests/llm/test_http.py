@@ -14,10 +14,10 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+
 from faulty_server import MODELS, Behaviour, Call, FaultyServer, status
 from http_client import SCHEMA, chat, chats, echo, model
 from llama_server import start
-
 from selpe.errors import ConfigError, ModelError
 from selpe.llm import Answer, ChatModel, Request
 from selpe.llm.http import HttpModel

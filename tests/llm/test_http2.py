@@ -14,9 +14,9 @@ import h2.config
 import h2.connection
 import h2.events
 import pytest
+
 from faulty_server import MODELS, make_certificate, said
 from http_client import chats
-
 from selpe.llm.http import HttpModel
 from selpe.llm.secret import Secret
 

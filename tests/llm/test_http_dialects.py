@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+
 from faulty_server import Behaviour, Call, FaultyServer, ok, said, status
 from http_client import RECORD, SCHEMA, chat, echo, model
-
 from selpe.llm import Request
 
 # --- dialects --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from faulty_server import (
     MODELS,
     Behaviour,
@@ -26,7 +27,6 @@ from faulty_server import (
     said,
     status,
 )
-
 from selpe.errors import ModelError, PromptTooLongError
 from selpe.llm import Answer, Message, Request
 from selpe.llm.faults import POLICIES, FaultKind, clean, from_status, retry_after

@@ -10,11 +10,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from web_site import site
 
 from selpe.errors import ModelNotFoundError
 from selpe.llm.models import ModelStore
 from selpe.llm.registry import REGISTRY, IndexSource, ModelEntry, ModelFile, WheelPart
+from web_site import site
 
 BODY = bytes(range(256)) * 64
 SHA = hashlib.sha256(BODY).hexdigest()

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from web_site import Site, site
 
 from selpe.errors import ModelError, ModelNotFoundError
 from selpe.llm.download import Step
 from selpe.llm.models import ModelStore
 from selpe.llm.registry import REGISTRY, HubSource, IndexSource, ModelEntry, ModelFile
+from web_site import Site, site
 
 BODY = bytes(range(256)) * 8192  # 2 MiB: two chunks of a download
 SHA = hashlib.sha256(BODY).hexdigest()
