@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import zipfile
 from pathlib import Path
@@ -11,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from selpe.config import check_config
 from selpe.errors import PrivacyError, RunError, SelPEError
 from selpe.pack import SUMS, Packed, pack_release
+from selpe.privacy.card import build_card, render_markdown
+from selpe.privacy.ledger import Ledger
 from selpe.run import RELEASED
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
@@ -28,13 +32,23 @@ def run(tmp_path: Path) -> Path:
     records = drawn(12)
     write_table(records, SCHEMA, release / "synthetic.csv")
     write_table(records, SCHEMA, release / "synthetic.jsonl")
-    for name, content in (("schema.json", SCHEMA.to_json_schema()), ("privacy-card.json", {"epsilon": 2.0})):
-        text = json.dumps(content, ensure_ascii=False, indent=2, default=str) + "\n"
-        (release / name).write_text(text, encoding="utf-8")
-    (release / "privacy-card.md").write_text("# Privacy card\n", encoding="utf-8")
+    (release / "schema.json").write_text(laid_out(SCHEMA.to_json_schema()), encoding="utf-8")
+    write_card(release, epsilon=2.0)
     (release.parent / "internal").mkdir()
     (release.parent / "internal" / "evaluation.json").write_text("{}", encoding="utf-8")
     return release.parent
+
+
+def laid_out(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, indent=2, default=str) + "\n"
+
+
+def write_card(release: Path, *, epsilon: float, run: str = "desk-1") -> None:
+    config = check_config({"dataset": "desk", "data": "x.csv", "epsilon": epsilon}, where="test")
+    ledger = Ledger.open("desk", root=release.parent / "ledger")
+    card = build_card(schema=SCHEMA, config=config, run=run, ledger=ledger, records=12)
+    (release / "privacy-card.json").write_text(laid_out(card), encoding="utf-8")
+    (release / "privacy-card.md").write_text(render_markdown(card), encoding="utf-8")
 
 
 def pack(run: Path, **changes: Any) -> Packed:
@@ -54,7 +68,8 @@ def test_the_zip_holds_the_five_files_and_their_sums(run: Path) -> None:
     with zipfile.ZipFile(packed.path) as archive:
         names = [Path(name).name for name in archive.namelist()]
         assert sorted(names) == sorted([*RELEASED, SUMS])
-        sums = dict(reversed(line.split("  ")) for line in archive.read(f"desk-1-release/{SUMS}").decode().splitlines())
+        lines = archive.read(f"desk-1-release/{SUMS}").decode().splitlines()
+        sums = {name: digest for digest, name in (line.split("  ") for line in lines)}
         for name in RELEASED:
             assert hashlib.sha256(archive.read(f"desk-1-release/{name}")).hexdigest() == sums[name]
             assert archive.read(f"desk-1-release/{name}") == (run / "release" / name).read_bytes()
@@ -144,7 +159,20 @@ def test_a_run_that_is_not_done_has_no_release(run: Path, state: str) -> None:
 def test_a_control_is_packed_on_request_only_and_under_its_name(run: Path, private: Any) -> None:
     manifest = MANIFEST | {"private": private}
     assert "not private" in refused(run, PrivacyError, manifest=manifest)
+    assert "disagree" in refused(run, PrivacyError, manifest=manifest, not_private_control=True)
+    write_card(run / "release", epsilon=math.inf)
+    assert "disagree" in refused(run, PrivacyError)
     packed = pack(run, manifest=manifest, not_private_control=True)
     assert not packed.private
     with zipfile.ZipFile(packed.path) as archive:
         assert all(name.startswith("desk-1-NOT-PRIVATE/") for name in archive.namelist())
+
+
+def test_a_card_of_another_run_or_with_another_text_stops_it(run: Path) -> None:
+    card = run / "release" / "privacy-card.md"
+    card.write_text(card.read_text(encoding="utf-8") + "\nTrust us.\n", encoding="utf-8")
+    assert "privacy-card.md" in refused(run, RunError)
+    write_card(run / "release", epsilon=2.0, run="desk-2")
+    assert "not the card of this run" in refused(run, RunError)
+    (run / "release" / "privacy-card.json").write_text(laid_out({"run": "desk-1", "stamp": None}), encoding="utf-8")
+    assert "not a privacy card" in refused(run, RunError)

@@ -38,7 +38,7 @@ class World:
 
 
 def answers(count: int, *, replayed: bool = False) -> list[Event]:
-    pair = [Answered("I", 100, 20, replayed), Answered("II", 100, 30, replayed)]
+    pair: list[Event] = [Answered("I", 100, 20, replayed), Answered("II", 100, 30, replayed)]
     return pair * count
 
 

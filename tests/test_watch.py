@@ -59,7 +59,7 @@ def streamed(server: WatchServer, count: int = 1) -> list[dict[str, Any]]:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
     connection.request("GET", "/" + server.url.split("/", 3)[3] + "stream")
     response = connection.getresponse()
-    found = []
+    found: list[dict[str, Any]] = []
     while len(found) < count:
         line = response.readline().decode()
         if line.startswith("data: "):

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from selpe.errors import PrivacyError, RunError
+from selpe.privacy.card_text import render_markdown
 from selpe.schema import Record, Schema
 from selpe.table import write_table
 
@@ -54,6 +55,7 @@ def pack_release(
         )
     contents = _read(folder / "release", allowed)
     records = _check(contents, schema)
+    _check_card(contents, name, private=private)
     sums = {file: hashlib.sha256(raw).hexdigest() for file, raw in sorted(contents.items())}
     contents[SUMS] = "".join(f"{digest}  {file}\n" for file, digest in sums.items()).encode()
     raw = _zip(contents, f"{name}-release" if private else f"{name}-NOT-PRIVATE")
@@ -92,18 +94,31 @@ def _check(contents: Mapping[str, bytes], schema: Schema) -> int:
     """The number of records, after every file has been found to be exactly what its name says.
 
     Tables and schema are written anew from the records and must come out the same to the byte, so that nothing can
-    hide in a column, a comment or a blank. What is left to say freely is the privacy card.
+    hide in a column, a comment or a blank.
     """
     if _json(contents, "schema.json") != json.loads(json.dumps(schema.to_json_schema(), default=str)):
         raise RunError("is not the schema of this run", where="schema.json")
-    if not isinstance(_json(contents, "privacy-card.json"), dict):
-        raise RunError("must be a JSON object", where="privacy-card.json")
     records = [_record(line, number, schema) for number, line in enumerate(_lines(contents), 1)]
     with TemporaryDirectory() as folder:
         for name in ("synthetic.jsonl", "synthetic.csv"):
             if write_table(records, schema, Path(folder) / name).read_bytes() != contents[name]:
                 raise RunError("must hold the records of the run and nothing else, as they were written", where=name)
     return len(records)
+
+
+def _check_card(contents: Mapping[str, bytes], run: str, *, private: bool) -> None:
+    """The card must be of this run, stamped where it promises nothing, and say the same in both its forms."""
+    card = _json(contents, "privacy-card.json")
+    if not isinstance(card, dict) or card.get("run") != run:
+        raise RunError("is not the card of this run", where="privacy-card.json")
+    if (card.get("stamp") is None) != private:
+        raise PrivacyError("the card and the run disagree on whether this is private", where="privacy-card.json")
+    try:
+        told = render_markdown(card)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise RunError("is not a privacy card", where="privacy-card.json") from None
+    if told.encode() != contents["privacy-card.md"]:
+        raise RunError("does not say what privacy-card.json says", where="privacy-card.md")
 
 
 def _json(contents: Mapping[str, bytes], name: str) -> Any:

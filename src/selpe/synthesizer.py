@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from selpe.encode.base import Encoder
-    from selpe.evolve import Exemplars
+    from selpe.generate import Proposal
     from selpe.llm.base import ChatModel
     from selpe.privacy.plan import Plan
     from selpe.run import Outcome, Run
@@ -171,51 +172,64 @@ class SelPE:
             raise RunError("there is a run of this name with other settings", where=name, hint="give another name")
         return found
 
-    def _fewer(self, n: int, seed: int) -> list[Record]:
-        """A seeded choice of n records, each class with its share, largest remainders first."""
-        groups: dict[str, list[Record]] = {}
-        for record in self.records:
-            groups.setdefault(self.schema.label_of(record) or "", []).append(record)
-        total = len(self.records)
-        exact = {label: n * len(group) / total for label, group in groups.items()}
-        counts = {label: int(share) for label, share in exact.items()}
-        for label in sorted(exact, key=lambda one: counts[one] - exact[one])[: n - sum(counts.values())]:
-            counts[label] += 1
-        chance = random.Random(f"fewer:{seed}")
-        taken = [record for label, group in groups.items() for record in chance.sample(group, counts[label])]
+    def _shares(self, count: int) -> dict[str, int]:
+        """`count` records spread over the classes as the release spreads them, largest remainders first."""
+        sizes = Counter(self.schema.label_of(record) or "" for record in self.records)
+        exact = {label: count * size / sizes.total() for label, size in sorted(sizes.items())}
+        shares = {label: int(part) for label, part in exact.items()}
+        for label in sorted(exact, key=lambda one: shares[one] - exact[one])[: count - sum(shares.values())]:
+            shares[label] += 1
+        return shares
+
+    def _fewer(self, count: int, seed: int) -> list[Record]:
+        """A seeded choice of the released records."""
+        chance, taken = random.Random(f"fewer:{seed}"), list[Record]()
+        for label, share in self._shares(count).items():
+            group = [record for record in self.records if (self.schema.label_of(record) or "") == label]
+            taken += chance.sample(group, share)
         chance.shuffle(taken)
         return taken
 
     def _more(self, count: int, seed: int) -> list[Record]:
-        """Further records from the final context, classes in the shares of the release."""
-        from selpe.generate import Proposal
+        """Further records from the guide and the exemplars that the run ended with."""
         from selpe.run import generator_of
 
-        outcome = self._fitted()
-        labels = [self.schema.label_of(record) or "" for record in outcome.records]
-        model, found = self._open_model(), list[Record]()
+        missing, found = self._shares(count), list[Record]()
+        model = self._open_model()
         try:
             generator = generator_of(self._config(IN_MEMORY), self.schema, model)
             for wave in range(_MOST_WAVES):
-                proposals = []
-                for i in range(count - len(found)):
-                    label = labels[(len(found) + i) % len(labels)]
-                    context: Exemplars = outcome.evolved.context[label]
-                    shown = context.positives if i % 3 else ()  # as in a run, a third is written without exemplars
-                    proposals.append(
-                        Proposal(outcome.evolved.guide, _seed(seed, wave, i), label=label or None, positives=shown)
-                    )
-                taken = [*outcome.records, *found]
-                made = generator.generate(proposals, taken=taken).candidates
-                found += [candidate.record for candidate in made if candidate is not None]
-                if len(found) >= count:
-                    return found[:count]
+                proposals = self._proposals(missing, seed, wave)
+                for made in generator.generate(proposals, taken=[*self.records, *found]).candidates:
+                    if made is not None:
+                        found.append(made.record)
+                        missing[made.proposal.label or ""] -= 1
+                if len(found) == count:
+                    random.Random(f"more:{seed}").shuffle(found)
+                    return found
         finally:
             self._close(model)
         raise RunError(
             f"only {len(found)} of {count} further records could be written that are new and valid",
             hint="ask for fewer, or use a larger model",
         )
+
+    def _proposals(self, missing: Mapping[str, int], seed: int, wave: int) -> list[Proposal]:
+        """What to ask for next; as in a run, a third of it is written without exemplars."""
+        from selpe.generate import Proposal
+
+        evolved = self._fitted().evolved
+        return [
+            Proposal(
+                evolved.guide,
+                _seed(seed, wave, label, i),
+                label=label or None,
+                positives=evolved.context[label].positives if i % 3 else (),
+                negatives=evolved.context[label].negatives if i % 3 else (),
+            )
+            for label, share in missing.items()
+            for i in range(share)
+        ]
 
     def _open_model(self) -> ChatModel:
         if not isinstance(self._llm, str):
@@ -247,6 +261,6 @@ def _located(data: str | Path) -> str:
     return str(data) if "://" in str(data) else str(Path(data).expanduser().resolve())
 
 
-def _seed(seed: int, wave: int, number: int) -> int:
-    digest = hashlib.sha256(f"more:{seed}:{wave}:{number}".encode()).digest()
+def _seed(seed: int, wave: int, label: str, number: int) -> int:
+    digest = hashlib.sha256(f"more:{seed}:{wave}:{label}:{number}".encode()).digest()
     return int.from_bytes(digest[:6], "big")

@@ -95,8 +95,8 @@ def _validate(made: Run) -> None:
     lines = (made.release / "synthetic.jsonl").read_text(encoding="utf-8").splitlines()
     report = score(lines, schema)
     classes = Counter(str(json.loads(line)[schema.label]) for line in lines) if schema.label else Counter()
-    card = (made.release / "privacy-card.md").read_text(encoding="utf-8")
-    headline = headline_of(card)
+    card = json.loads((made.release / "privacy-card.json").read_text(encoding="utf-8"))
+    headline = card["guarantee"]["statement"]
     emit({"validity": report.as_dict(), "classes": dict(classes), "card": headline})
     if not json_mode():
         counted = ", ".join(f"{label}: {count}" for label, count in sorted(classes.items()))
@@ -110,15 +110,6 @@ def _validate(made: Run) -> None:
         )
     if report.s_cfg < 1.0:
         raise RunError("some records are not valid", where=made.name, hint="please tell us: this must not happen")
-
-
-def headline_of(card: str) -> str:
-    """The first sentence of a privacy card that is not a heading."""
-    for line in card.splitlines():
-        text = line.strip().strip("*_> ")
-        if text and not text.startswith(("#", "|", "-")):
-            return text.replace("**", "")
-    return ""
 
 
 def _say(step: str, *lines: str) -> None:

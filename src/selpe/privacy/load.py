@@ -46,7 +46,8 @@ def load_private(
 
 def count_units(config: RunConfig, *, source: Any = None) -> int:
     """How many units the private table has, and nothing else of it: what a plan needs to know."""
-    table = read_table(config.data if source is None else source, sheet=config.sheet, query=config.query)
+    place = config.data if source is None else source
+    table = read_table(place, sheet=config.sheet, query=config.query, encoding=config.encoding)
     if config.unit is None:
         return len(table)
     return len({str(cell).strip().casefold() for cell in table.column(config.unit)})

@@ -1,0 +1,196 @@
+"""SelPE in Python: fit spends, sample does not, and both say clearly what is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import selpe
+from selpe import Schema, SelPE
+from selpe.encode.hashing import HashingEncoder
+from selpe.errors import BudgetError, ConfigError, DataError, RunError, SelPEError, StoppedError, UnconfirmedSchemaError
+from selpe.events import Event, Finished, PoolReady, Selected
+from selpe.llm.fake import FakeModel
+from selpe.privacy.ledger import Ledger
+from selpe.table import write_table
+from small_world import SCHEMA, UNLABELLED, drawn
+
+TABLE = pd.DataFrame(drawn(40))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Ledgers and key of these tests alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        patch.setenv("SELPE_LEDGER", str(home / "ledgers"))
+        patch.setenv("SELPE_KEY", str(home / "key"))
+        yield home
+
+
+def small(out: Path, schema: Any = SCHEMA, **settings: Any) -> SelPE:
+    quick: dict[str, Any] = {"records": 16, "llm": "fake", "encoder": "hash", "bundles": 0, "guides": "off", "out": out}
+    return SelPE(schema, **(quick | {"dataset": f"t-{out.name}"} | settings))
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> SelPE:
+    return small(tmp_path_factory.mktemp("fitted")).fit(TABLE)
+
+
+def test_fit_makes_a_run_and_sample_gives_its_records(fitted: SelPE) -> None:
+    frame = fitted.sample()
+    assert tuple(frame.columns) == SCHEMA.names
+    assert Counter(frame["urgency"]) == {"low": 8, "high": 8}
+    assert [SCHEMA.check(record) for record in fitted.records] == [[]] * 16
+    assert {path.name for path in (fitted.run_folder / "release").iterdir()} >= {"synthetic.csv", "privacy-card.md"}
+    assert fitted.card["guarantee"]["epsilon"]["replace_one"] == pytest.approx(2.0)
+    assert "fitted in" in repr(fitted)
+
+
+def test_fewer_keep_the_classes_in_proportion_and_are_the_same_each_time(fitted: SelPE) -> None:
+    fewer = fitted.sample(5)
+    assert sorted(Counter(fewer["urgency"]).values()) == [2, 3]
+    assert fewer.equals(fitted.sample(5))
+    assert not fewer.equals(fitted.sample(5, seed=1))
+    known = {SCHEMA.dumps(record) for record in fitted.records}
+    assert len(known) == 16
+
+
+def test_more_are_written_without_the_table_and_cost_nothing(fitted: SelPE) -> None:
+    ledger = Ledger.open(fitted.card["dataset"])
+    before = ledger.entries()
+    more = fitted.sample(40)
+    assert ledger.entries() == before
+    assert len(more) == len(more.drop_duplicates()) == 40
+    assert Counter(more["urgency"]) == {"low": 20, "high": 20}
+    assert more.head(16).equals(fitted.sample())
+    assert more.equals(fitted.sample(40))
+
+
+def test_sampling_before_fitting_says_what_to_do(tmp_path: Path) -> None:
+    fresh = small(tmp_path)
+    assert repr(fresh) == "SelPE('desk', epsilon=2, not fitted)"
+    for use in (fresh.sample, lambda: fresh.records, lambda: fresh.card, lambda: fresh.run_folder):
+        with pytest.raises(RunError, match="not fitted") as caught:
+            use()
+        assert "fit(table)" in caught.value.hint
+
+
+def test_n_must_be_sensible(fitted: SelPE) -> None:
+    with pytest.raises(ConfigError, match="at least 1"):
+        fitted.sample(0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epsilon": -1}, "epsilon"),
+        ({"rounds": 0}, "greater than"),
+        ({"no_such": 1}, "no_such"),
+        ({"data": "x.csv"}, "fit"),
+    ],
+)
+def test_mistakes_in_settings_show_at_once(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        small(tmp_path, **settings)
+    assert message in f"{caught.value} {caught.value.hint}"
+
+
+def test_the_second_fit_is_refused_before_a_folder_is_made(fitted: SelPE) -> None:
+    runs = sorted(fitted.run_folder.parent.iterdir())
+    with pytest.raises(BudgetError, match="only ε 0"):
+        small(fitted.run_folder.parent, dataset=fitted.card["dataset"]).fit(TABLE)
+    assert sorted(fitted.run_folder.parent.iterdir()) == runs
+
+
+def test_a_table_that_does_not_fit_leaves_no_run_behind(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        small(tmp_path).fit(TABLE.assign(channel="QX7-Zebra"))
+    assert "QX7-Zebra" not in f"{caught.value} {caught.value.hint}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_drafted_schemas_must_be_confirmed_first(tmp_path: Path) -> None:
+    content = SCHEMA.to_dict()
+    content["fields"]["topic"]["confirmed"] = False
+    with pytest.raises(UnconfirmedSchemaError):
+        small(tmp_path, content).fit(TABLE)
+
+
+def test_schema_and_table_may_come_as_files_dicts_or_records(tmp_path: Path) -> None:
+    SCHEMA.save(tmp_path / "schema.yaml")
+    write_table(drawn(40, offset=500), SCHEMA, tmp_path / "table.csv")
+    a = small(tmp_path / "a", tmp_path / "schema.yaml", epsilon=0).fit(tmp_path / "table.csv")
+    b = small(tmp_path / "b", SCHEMA.to_dict(), epsilon=0).fit(drawn(40, offset=900))
+    assert len(a.records) == len(b.records) == 16
+
+
+def test_polars_frames_are_read(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(drawn(40, offset=1300), infer_schema_length=None)
+    assert len(small(tmp_path).fit(frame).sample()) == 16
+
+
+def test_tables_without_a_label_work(tmp_path: Path) -> None:
+    plain = small(tmp_path, UNLABELLED).fit(pd.DataFrame(drawn(40, offset=1700, schema=UNLABELLED)))
+    assert (len(plain.sample()), len(plain.sample(7)), len(plain.sample(20))) == (16, 7, 20)
+
+
+def test_models_may_be_objects_and_stay_open(tmp_path: Path) -> None:
+    class Closing(FakeModel):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    model = Closing()
+    made = small(tmp_path, llm=model, encoder=HashingEncoder()).fit(pd.DataFrame(drawn(40, offset=2100)))
+    assert not model.closed
+    assert made.card["release"]["model"] == "fake"
+
+
+def test_listeners_hear_the_run(tmp_path: Path) -> None:
+    heard: list[Event] = []
+    small(tmp_path).fit(pd.DataFrame(drawn(40, offset=2500)), emit=heard.append)
+    assert {PoolReady, Selected, Finished} <= {type(event) for event in heard}
+
+
+def test_an_interrupted_fit_goes_on_under_its_name(tmp_path: Path) -> None:
+    table = pd.DataFrame(drawn(40, offset=2900))
+
+    def stop(event: Event) -> None:
+        if isinstance(event, Selected):
+            raise StoppedError("stopped")
+
+    with pytest.raises(StoppedError):
+        small(tmp_path).fit(table, name="mine", emit=stop)
+    again = small(tmp_path)
+    with pytest.raises(RunError, match="other settings"):
+        small(tmp_path, records=20).fit(table, name="mine")
+    assert len(again.fit(table, name="mine").records) == 16
+    assert again.card["guarantee"]["epsilon"]["replace_one"] == pytest.approx(2.0)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_plan_spends_nothing_and_needs_no_table(tmp_path: Path) -> None:
+    plan = small(tmp_path, guides="auto", bundles=8).plan(150)
+    assert (plan.units, plan.records, plan.epsilon) == (150, 16, 2.0)
+    assert plan.guide_epsilon is not None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_importing_selpe_is_light_and_its_names_are_there() -> None:
+    code = "import sys, selpe; assert 'numpy' not in sys.modules and 'pandas' not in sys.modules; print(dir(selpe))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "'SelPE'" in done.stdout
+    assert selpe.Schema is Schema
+    with pytest.raises(AttributeError, match="no attribute 'Selpe'"):
+        _ = selpe.Selpe
+    assert issubclass(RunError, SelPEError)
