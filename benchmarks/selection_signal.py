@@ -151,7 +151,7 @@ TABLES = (
 class TfidfEncoder:
     """TF-IDF of words and letter triples, fitted on public texts: stands in where MiniLM is not there."""
 
-    name, remote = "tfidf", None
+    name, remote, rowwise = "tfidf", None, True
 
     def __init__(self, texts: Sequence[str], features: int = 1024) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
@@ -174,7 +174,8 @@ class Remembering:
     remote = None
 
     def __init__(self, encoder: Encoder) -> None:
-        self.name, self.dimension, self._encoder = encoder.name, encoder.dimension, encoder
+        self.name, self.dimension, self.rowwise = encoder.name, encoder.dimension, encoder.rowwise
+        self._encoder = encoder
         self._known: dict[str, NDArray[np.float32]] = {}
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:

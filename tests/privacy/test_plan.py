@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -107,21 +108,21 @@ def test_more_epsilon_is_never_worse() -> None:
     for alpha in (None, 0.25, 0.5):
         found = [record_outlook(rows=20, candidates=60, rate=rate, alpha=alpha).percentile for rate in rates]
         assert found[0] == 0.5
-        assert all(b >= a - 0.002 for a, b in zip(found, found[1:], strict=False))
+        assert all(b >= a - 0.002 for a, b in pairwise(found))
     found = [set_outlook(rows=93, options=6, rate=rate).percentile for rate in rates]
-    assert all(b >= a - 0.002 for a, b in zip(found, found[1:], strict=False))
+    assert all(b >= a - 0.002 for a, b in pairwise(found))
 
 
 def test_more_rows_are_never_worse() -> None:
     for rate in (0.1, 0.4):
         found = [record_outlook(rows=n, candidates=60, rate=rate).percentile for n in (2, 5, 10, 20, 40, 80, 400, 5000)]
-        assert all(b >= a - 0.01 for a, b in zip(found, found[1:], strict=False))
+        assert all(b >= a - 0.01 for a, b in pairwise(found))
         assert found[-1] > 0.95
 
 
 def test_more_batches_are_never_better() -> None:
     found = [record_outlook(rows=40, candidates=60, rate=0.4, batches=b).percentile for b in (1, 2, 4, 8, 40, 80, 4000)]
-    assert all(b <= a + 0.01 for a, b in zip(found, found[1:], strict=False))
+    assert all(b <= a + 0.01 for a, b in pairwise(found))
     assert found[-1] == pytest.approx(0.5, abs=0.01)
 
 

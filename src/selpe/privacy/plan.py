@@ -242,7 +242,7 @@ class _Setting:
 
     def rounds(self, chosen: _Chosen, epsilon: float) -> tuple[RoundPlan, ...]:
         """Every round as it would be."""
-        prices = _prices(epsilon, chosen.rounds, self.schedule)
+        prices = self.prices(epsilon, chosen.rounds)
         return tuple(
             self._round(quota, price, chosen) for quota, price in zip(self.quotas(chosen.rounds), prices, strict=True)
         )
@@ -266,14 +266,27 @@ class _Setting:
         )
 
     def weakest(self, chosen: _Chosen, epsilon: float, labels: Sequence[str]) -> float:
-        """The lowest expected percentile of these classes in the round that is paid least."""
-        price = min(_prices(epsilon, chosen.rounds, self.schedule))
-        pool = self.quotas(chosen.rounds)[0]
-        seen = {(self.rows[x], _near(self.multiplicity * pool[x])): x for x in labels}
+        """The lowest expected percentile of these classes in any round."""
+        seen = {
+            (self.rows[label], _near(self.multiplicity * quota[label]), price): label
+            for quota, price in zip(self.quotas(chosen.rounds), self.prices(epsilon, chosen.rounds), strict=True)
+            for label in labels
+        }
         return min(
-            self.outlook(x, candidates, price, chosen.batches, chosen.alpha).percentile
-            for (_, candidates), x in seen.items()
+            self.outlook(label, candidates, price, chosen.batches, chosen.alpha).percentile
+            for (_, candidates, price), label in seen.items()
         )
+
+    def prices(self, epsilon: float, rounds: int) -> list[float]:
+        """ε of each round, summing to ε: equal, or growing with the square root of the round's quota."""
+        if epsilon == 0 or math.isinf(epsilon):
+            return [epsilon] * rounds
+        weights = [1.0 if self.schedule == "uniform" else math.sqrt(t) for t in range(1, rounds + 1)]
+        total = math.fsum(weights)
+        prices = [epsilon * weight / total for weight in weights]
+        while math.fsum(prices) > epsilon:  # by rounding: the sum is to stay within what was asked for
+            prices[-1] = math.nextafter(prices[-1], 0.0)
+        return prices
 
 
 def _choose(table: _Setting, epsilon: float, rounds: int | None, batches: int | None, alpha: float | None) -> _Chosen:
@@ -319,18 +332,6 @@ def _most_rounds(table: _Setting) -> int:
         if all(table.multiplicity * first[x] >= SMALLEST_POOL for x in first if total[x]):
             return rounds
     return 1
-
-
-def _prices(epsilon: float, rounds: int, schedule: Schedule) -> list[float]:
-    """ε of each round, summing to ε: equal, or growing with the square root of the round's quota."""
-    if epsilon == 0 or math.isinf(epsilon):
-        return [epsilon] * rounds
-    weights = [1.0 if schedule == "uniform" else math.sqrt(t) for t in range(1, rounds + 1)]
-    total = math.fsum(weights)
-    prices = [epsilon * weight / total for weight in weights]
-    while math.fsum(prices) > epsilon:  # by rounding: the sum is to stay within what was asked for
-        prices[-1] = math.nextafter(prices[-1], 0.0)
-    return prices
 
 
 def _near(candidates: int) -> int:
