@@ -1,0 +1,401 @@
+"""`selpe run` and its companions: outlook, work, result, stopping and going on, packing, and the demo."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+import zipfile
+from collections import Counter
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from selpe.cli import console, main
+from selpe.events import Finished, Started
+from selpe.privacy.ledger import Ledger
+from selpe.run import RELEASED
+from selpe.table import write_table
+from small_world import SCHEMA, drawn
+
+CONFIG = """
+dataset: desk
+data: desk.csv
+schema: schema.yaml
+records: 12
+llm: fake
+encoder: hash
+guides: off
+bundles: 0
+"""
+SLOW = """
+import sys, selpe.llm.fake as fake
+fake.FakeModel.__init__.__kwdefaults__["seconds_per_answer"] = 0.04
+from selpe.cli import main
+main(sys.argv[1:])
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def selpe(*words: object) -> Result:
+    """Runs the command line in this process."""
+    for stream in (console.out, console.err):
+        stream.cache_clear()
+    code: object = 0
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        try:
+            main([str(word) for word in words])
+        except SystemExit as leave:
+            code = leave.code
+    console.MANNERS.json = console.MANNERS.debug = False
+    return Result(int(code) if isinstance(code, int) else 1, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with settings, schema and table; ledgers and key of this test alone."""
+    SCHEMA.save(tmp_path / "schema.yaml")
+    write_table(drawn(40), SCHEMA, tmp_path / "desk.csv")
+    (tmp_path / "selpe.yaml").write_text(CONFIG, encoding="utf-8")
+    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))
+    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def only_run(project: Path) -> Path:
+    (folder,) = (project / "runs").iterdir()
+    return folder
+
+
+def spent(project: Path) -> float:
+    return Ledger.open("desk", root=project / "ledgers").spent().epsilon_replace_one
+
+
+# -- run -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_says_what_it_will_do_does_it_and_says_where_it_is(project: Path) -> None:
+    result = selpe("run")
+    assert result.code == 0, result.err
+    assert "40 records, each one protected" in result.out
+    assert "ε = 2 (replace-one), which sets this table's budget" in result.out
+    assert "12 records" in result.out
+    folder = only_run(project)
+    assert f"runs/{folder.name}/release/synthetic.csv" in result.out
+    assert f"selpe release runs/{folder.name}" in result.out
+    assert {path.name for path in (folder / "release").iterdir()} == set(RELEASED)
+    assert "writing" in result.err
+    assert len(result.err.splitlines()) < 40
+    assert spent(project) == pytest.approx(2.0)
+
+
+def test_machines_get_outlook_events_and_result(project: Path) -> None:
+    result = selpe("run", "--json", "--name", "mine")
+    assert result.code == 0, result.err
+    first, *middle, last = result.lines
+    assert first["outlook"]["estimate"]["candidates"] == 36
+    events = [line["event"] for line in middle if "event" in line]
+    assert (events[0], events[-1]) == (Started.__name__, Finished.__name__)
+    assert (last["done"]["run"], last["done"]["records"], last["done"]["private"]) == ("mine", 12, True)
+    assert last["done"]["epsilon"] == pytest.approx(2.0)
+    assert result.err == ""
+
+
+def test_flags_outdo_the_file(project: Path) -> None:
+    words = ("--epsilon", "0.5", "--records", "6", "--seed", "7", "--out", "elsewhere", "--set", "multiplicity=2")
+    result = selpe("run", "--json", *words)
+    assert result.code == 0, result.err
+    (manifest,) = (json.loads(path.read_text()) for path in (project / "elsewhere").glob("*/manifest.json"))
+    found = manifest["settings"]
+    assert (found["epsilon"], found["records"], found["seed"], found["multiplicity"]) == ("0.5", 6, 7, 2)
+
+
+def test_a_dry_run_leaves_no_trace(project: Path) -> None:
+    result = selpe("run", "--dry-run", "--llm", "http://127.0.0.1:9/v1", "--set", "price_in=1", "--set", "price_out=2")
+    assert result.code == 0, result.err
+    assert "nothing was spent" in result.out
+    assert "by your prices" in result.out
+    assert sorted(path.name for path in project.iterdir()) == ["desk.csv", "schema.yaml", "selpe.yaml"]
+
+
+def test_a_run_that_does_not_fit_the_budget_is_refused_before_it_begins(project: Path) -> None:
+    assert selpe("run").code == 0
+    before = spent(project)
+    result = selpe("run", "--epsilon", "0.5")
+    assert result.code == 3
+    assert "this run would cost ε 0.5, but only ε 0 of 2 is left" in result.err
+    assert (spent(project), len(list((project / "runs").iterdir()))) == (before, 1)
+    dry = selpe("run", "--dry-run", "--json")
+    assert (dry.code, dry.lines[0]["outlook"]["allowed"]) == (0, False)
+
+
+def test_half_a_budget_is_enough_for_half_a_run(project: Path) -> None:
+    assert selpe("run", "--set", "budget=3").code == 0
+    assert selpe("run").code == 3
+    assert selpe("run", "--epsilon", "1").code == 0
+    assert spent(project) == pytest.approx(3.0)
+
+
+def test_a_known_table_under_a_new_name_needs_the_owners_word(project: Path) -> None:
+    assert selpe("run", "--epsilon", "1").code == 0
+    refused = selpe("run", "--set", "dataset=other")
+    assert refused.code == 3
+    assert "--same-data-new-ledger" in refused.err
+    assert len(list((project / "runs").iterdir())) == 1
+    assert selpe("run", "--set", "dataset=other", "--same-data-new-ledger").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--set", "nonsense"), "must be name=value"),
+        (("--set", "nonsense=1"), "no setting 'nonsense'"),
+        (("--epsilon", "-1"), "epsilon must be 0 or above"),
+        (("nowhere.yaml",), "no such file"),
+        (("--llm", "no-such-model"), "no-such-model"),
+        (("--encoder", "no-such-encoder"), "no-such-encoder"),
+        (("--method", "magic"), "magic"),
+    ],
+)
+def test_mistakes_are_bad_input_and_leave_nothing_behind(project: Path, words: tuple[str, ...], said: str) -> None:
+    result = selpe("run", *words)
+    assert result.code == 2, result.err
+    assert said in result.err
+    assert "Traceback" not in result.err
+    assert not (project / "runs").exists() or not list((project / "runs").iterdir())
+    assert not (project / "ledgers").exists() or spent(project) == 0
+
+
+def test_an_unconfirmed_schema_stops_before_the_table_is_counted(project: Path) -> None:
+    text = (project / "schema.yaml").read_text(encoding="utf-8")
+    (project / "schema.yaml").write_text(text.replace("    kind: text\n", "    kind: text\n    confirmed: false\n", 1))
+    (project / "desk.csv").unlink()
+    result = selpe("run", "--dry-run")
+    assert result.code == 2
+    assert "topic" in result.err
+
+
+def test_the_papers_configuration_switches_ours_off(project: Path) -> None:
+    (project / "selpe.yaml").write_text(CONFIG.replace("guides: off\nbundles: 0\n", ""), encoding="utf-8")
+    result = selpe("run", "--method", "paper", "--json", "--dry-run")
+    plan = result.lines[0]["outlook"]["plan"]
+    assert (plan["guide_epsilon"], plan["bundle_epsilon"], plan["vote"]) == (None, None, "prototype")
+    plan = selpe("run", "--json", "--dry-run").lines[0]["outlook"]["plan"]
+    assert plan["guide_epsilon"] > 0 < plan["bundle_epsilon"]
+
+
+# -- stopping and going on -------------------------------------------------------------------------------------------
+
+
+def begin_slowly(project: Path, *words: str) -> subprocess.Popen[str]:
+    """A run in a process of its own that takes a few seconds; returns when it has begun to write."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, "run", "--records", "40", "--name", "slow", *words],
+        cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    store, until = project / "runs" / "slow" / "work" / "answers.jsonl", time.monotonic() + 60
+    while not (store.exists() and store.read_bytes().count(b"\n") >= 20):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return process
+
+
+def test_ctrl_c_stops_cleanly_and_resume_finishes_without_doing_anything_twice(project: Path) -> None:
+    process = begin_slowly(project)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "selpe resume runs/slow" in said
+    assert "Traceback" not in said
+    folder = project / "runs" / "slow"
+    kept = (folder / "work" / "answers.jsonl").read_bytes()
+    assert json.loads((folder / "manifest.json").read_text())["state"] == "interrupted"
+    assert not (folder / "release").exists()
+    assert selpe("release", "slow").code == 1
+    result = selpe("resume")
+    assert result.code == 0, result.err
+    assert (folder / "work" / "answers.jsonl").read_bytes().startswith(kept)
+    assert json.loads((folder / "manifest.json").read_text())["counts"]["replayed"] >= 20
+    assert spent(project) == pytest.approx(2.0)
+
+
+def test_the_second_ctrl_c_ends_it_at_once(project: Path) -> None:
+    process = begin_slowly(project)
+    os.kill(process.pid, signal.SIGINT)
+    time.sleep(0.02)
+    os.kill(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert selpe("resume", "slow").code == 0
+    assert spent(project) == pytest.approx(2.0)
+
+
+def test_a_killed_run_is_listed_as_interrupted_and_a_live_one_as_running(project: Path) -> None:
+    process = begin_slowly(project)
+    assert selpe("runs", "--json").lines[0]["runs"][0]["state"] == "running"
+    refused = selpe("resume", "slow")
+    assert (refused.code, "another process" in refused.err) == (1, True)
+    process.kill()
+    process.communicate()
+    assert selpe("runs", "--json").lines[0]["runs"][0]["state"] == "interrupted"
+    assert "interrupted" in selpe("runs").out
+    assert selpe("resume", "slow").code == 0
+    assert selpe("runs", "--json").lines[0]["runs"][0]["state"] == "done"
+
+
+def test_resuming_a_finished_run_says_so_and_spends_nothing(project: Path) -> None:
+    assert selpe("run", "--name", "mine").code == 0
+    result = selpe("resume", "mine")
+    assert (result.code, "done already" in result.out) == (0, True)
+    assert spent(project) == pytest.approx(2.0)
+    assert selpe("resume").code == 1
+    assert "no such run" in selpe("resume", "nobody").err
+
+
+def test_a_run_goes_on_against_the_ledger_it_began_with(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = begin_slowly(project)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    monkeypatch.setenv("SELPE_LEDGER", str(project / "another"))
+    assert selpe("resume", "slow").code == 0
+    assert not (project / "another").exists()
+    assert spent(project) == pytest.approx(2.0)
+
+
+# -- looking ---------------------------------------------------------------------------------------------------------
+
+
+def test_preview_needs_no_table_and_spends_nothing(project: Path) -> None:
+    (project / "desk.csv").unlink()
+    result = selpe("preview", "-n", "4")
+    assert result.code == 0, result.err
+    assert "nothing was spent" in result.out
+    records = [line["record"] for line in selpe("preview", "-n", "4", "--json").lines]
+    assert len(records) == 4
+    assert [SCHEMA.check(record) for record in records] == [[]] * 4
+    assert not (project / "ledgers").exists()
+
+
+def test_runs_are_listed_with_state_records_epsilon_and_time(project: Path) -> None:
+    assert "no runs" in selpe("runs").out
+    selpe("run", "--name", "one", "--epsilon", "1", "--set", "budget=2")
+    selpe("run", "--name", "two", "--epsilon", "1", "--records", "8")
+    rows = [line.split()[:4] for line in selpe("runs").out.splitlines()]
+    assert rows == [["run", "state", "records", "ε"], ["one", "done", "12", "1"], ["two", "done", "8", "1"]]
+
+
+def test_watching_a_finished_run_serves_its_page(project: Path) -> None:
+    selpe("run", "--name", "mine")
+    command = [sys.executable, "-m", "selpe", "watch", "mine", "--json"]
+    process = subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["watch"]
+        with urllib.request.urlopen(url, timeout=20) as page:
+            assert b"<title>SelPE</title>" in page.read()
+        with urllib.request.urlopen(url + "stream", timeout=20) as stream:
+            view = json.loads(stream.readline().decode().removeprefix("data: "))
+        assert (view["state"], view["reading"]["records"], view["reading"]["share"]) == ("done", 12, 1.0)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=20)
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_run_can_be_watched_while_it_runs(project: Path) -> None:
+    process = begin_slowly(project, "--watch", "--json")
+    try:
+        assert process.stdout is not None
+        lines = (json.loads(line) for line in process.stdout)
+        url = next(line["watch"] for line in lines if "watch" in line)
+        with urllib.request.urlopen(url + "stream", timeout=20) as stream:
+            view = json.loads(stream.readline().decode().removeprefix("data: "))
+        assert (view["state"], view["reading"]["total"]) == ("running", 120)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+# -- releasing -------------------------------------------------------------------------------------------------------
+
+
+def test_a_release_is_packed_and_nothing_else(project: Path) -> None:
+    selpe("run", "--name", "mine")
+    result = selpe("release", "runs/mine")
+    assert result.code == 0, result.err
+    assert "5 files and nothing else" in result.out
+    with zipfile.ZipFile(project / "mine-release.zip") as archive:
+        assert len(archive.namelist()) == 6
+    packed = selpe("release", "mine", "--to", project / "x.zip", "--json").lines[0]
+    assert (packed["records"], set(packed["files"])) == (12, set(RELEASED))
+
+
+def test_a_schema_edited_later_does_not_hinder_the_release(project: Path) -> None:
+    selpe("run", "--name", "mine")
+    (project / "schema.yaml").write_text("name: other\nfields: {x: {kind: boolean}}\n", encoding="utf-8")
+    assert selpe("release", "mine").code == 0
+
+
+def test_a_control_is_stamped_and_released_on_request_only(project: Path) -> None:
+    result = selpe("run", "--name", "open", "--epsilon", "inf")
+    assert result.code == 0, result.err
+    assert result.out.count("not private") >= 2
+    refused = selpe("release", "open")
+    assert (refused.code, "not private" in refused.err) == (2, True)
+    assert not list(project.glob("*.zip"))
+    result = selpe("release", "open", "--not-private-control")
+    assert (result.code, "NOT private" in result.out) == (0, True)
+    assert [path.name for path in project.glob("*.zip")] == ["open-NOT-PRIVATE.zip"]
+
+
+# -- the demo --------------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_works_twice_and_keeps_to_its_folder(project: Path) -> None:
+    for folder in ("selpe-demo", "selpe-demo-2"):
+        result = selpe("demo", "--llm", "fake", "--records", "8")
+        assert result.code == 0, result.err
+        assert "S-CFG 100%: 8 of 8" in result.out
+        assert "records per class: 1: 2, 2: 2, 3: 2, 4: 2" in result.out
+        assert "differentially private with ε = 2" in result.out
+        assert f"{folder}/runs/" in result.out
+        assert Ledger.names(project / folder / "ledger") == ["triage-example"]
+    assert not (project / "ledgers").exists()
+
+
+def test_the_demo_for_machines_is_json_to_the_last_line(project: Path) -> None:
+    lines = selpe("demo", "--llm", "fake", "--records", "8", "--json", "--out", "here").lines
+    assert lines[-1]["validity"]["rates"]["rules"] == 1.0
+    assert Counter(lines[-1]["classes"]) == {"1": 2, "2": 2, "3": 2, "4": 2}
+    refused = selpe("demo", "--out", "here")
+    assert (refused.code, "something already" in refused.err) == (2, True)
+
+
+def test_help_is_there_for_every_command() -> None:
+    for command in ("run", "resume", "preview", "runs", "release", "watch", "demo"):
+        result = selpe(command, "--help")
+        assert result.code == 0
+        assert re.search(rf"selpe {command}\b", result.out)
