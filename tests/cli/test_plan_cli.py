@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from selpe.cli import main
+from selpe.privacy.ledger import Ledger
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "triage" / "selpe.yaml"
+MARKER = "QX7-Zebra-4711"
+SCHEMA = """
+name: line
+label: kind
+fields:
+  note: {kind: text, max_length: 40}
+  kind: {kind: category, values: [a, b]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def run(*arguments: str) -> int:
+    try:
+        main(["plan", *arguments])
+    except SystemExit as left:
+        return int(left.code or 0)
+    return 0
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert run(*arguments, "--json") == 0
+    data: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return data
+
+
+def write(folder: Path, rows: int = 12, **settings: str) -> Path:
+    (folder / "schema.yaml").write_text(SCHEMA, encoding="utf-8")
+    lines = ["note,kind,who"] + [f"{MARKER} {i},{'ab'[i % 2]},p{i // 3}" for i in range(rows)]
+    (folder / "data.csv").write_text("\n".join(lines), encoding="utf-8")
+    given = {"dataset": "line", "data": "data.csv", "epsilon": "2"} | settings
+    path = folder / "selpe.yaml"
+    path.write_text("\n".join(f"{name}: {value}" for name, value in given.items()), encoding="utf-8")
+    return path
+
+
+def test_the_plan_is_shown_as_a_table_with_a_bar_per_round(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(str(EXAMPLE), "--rounds", "2") == 0
+    said = capsys.readouterr().out
+    for part in ("150 records", "round 1", "round 2", "guide", "release", "█", "paper's rule", "percentile", "T = 2"):
+        assert part in said
+    assert "2 if one unit is replaced, 1 if one is added or removed" in said
+    assert "none set" in said
+
+
+def test_the_table_is_counted_and_its_values_never_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path)
+    assert told(capsys, str(path))["units"] == 12
+    assert run(str(path)) == 0
+    caught = capsys.readouterr()
+    assert MARKER not in caught.out + caught.err
+
+
+def test_people_are_counted_where_a_unit_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys, str(write(tmp_path, unit="who")))
+    assert (found["units"], found["unit"]) == (4, "who")
+
+
+def test_with_rows_given_the_table_is_not_opened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path)
+    (tmp_path / "data.csv").unlink()
+    assert told(capsys, str(path), "--rows", "500")["units"] == 500
+
+
+def test_flags_override_the_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--epsilon", "4", "--rounds", "2", "--batches", "3", "--alpha", "0.3", "--records", "77")
+    found = told(capsys, str(write(tmp_path)), *flags)
+    assert (found["epsilon"], len(found["rounds"]), found["batches"], found["alpha"]) == (4.0, 2, 3, 0.3)
+    assert sum(sum(part["quota"].values()) for part in found["rounds"]) == 77
+
+
+def test_too_little_to_steer_is_said_plainly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(str(write(tmp_path)), "--rows", "8", "--epsilon", "0.5") == 0
+    assert "With 8 records and ε = 0.5 the private data will steer almost nothing." in capsys.readouterr().out
+
+
+def test_what_is_left_of_the_budget_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path)
+    Ledger.open("line").set_budget(1.5)
+    assert told(capsys, str(path))["budget"] == {"cap": 1.5, "left": 1.5, "adjacency": "replace-one", "enough": False}
+    assert run(str(path)) == 0
+    assert "not enough for this plan" in capsys.readouterr().out
+    assert told(capsys, str(path), "--epsilon", "1")["budget"]["enough"] is True
+
+
+def test_planning_spends_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    assert run(str(path)) == 0
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_add_remove_says_that_the_number_of_records_counts_as_public(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(str(write(tmp_path, adjacency="add-remove"))) == 0
+    assert "treats it as public" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("epsilon", ["0", "inf"])
+def test_controls_can_be_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str], epsilon: str) -> None:
+    path = write(tmp_path)
+    assert run(str(path), "--epsilon", epsilon) == 0
+    assert ("control" if epsilon == "0" else "no privacy") in capsys.readouterr().out
+    assert told(capsys, str(path), "--epsilon", epsilon)["epsilon"] == (0.0 if epsilon == "0" else "inf")
+
+
+@pytest.mark.parametrize("flags", [("--rows", "0"), ("--rounds", "0"), ("--alpha", "2"), ("--epsilon", "-1")])
+def test_flags_out_of_range_are_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, str]
+) -> None:
+    assert run(str(write(tmp_path)), *flags) == 2
+    assert "error" in capsys.readouterr().err

@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from selpe.config import RunConfig
+from selpe.privacy.card import build_card, render_markdown
+from selpe.privacy.charges import Budget, Charge
+from selpe.privacy.private import Selection
+from selpe.privacy.select import Guarantee
+from selpe.schema import Schema
+
+TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
+NUMBER: dict[str, Any] = {"type": "number", "minimum": 0}
+EPSILON = {"anyOf": [NUMBER, {"const": "inf"}]}
+
+
+def whole(**properties: Any) -> dict[str, Any]:
+    """An object that has exactly these properties."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+BOTH = whole(replace_one=EPSILON, add_remove=EPSILON)
+CARD = whole(
+    format={"const": "selpe-privacy-card/1"},
+    dataset=TEXT,
+    run=TEXT,
+    stamp={"enum": [None, "NOT PRIVATE"]},
+    stamp_reasons={"type": "array", "items": TEXT},
+    guarantee=whole(
+        statement=TEXT,
+        epsilon=BOTH,
+        delta=NUMBER,
+        asked_for=whole(epsilon=EPSILON, adjacency={"enum": ["replace-one", "add-remove"]}, delta=NUMBER),
+        composition=TEXT,
+    ),
+    unit=whole(
+        kind={"enum": ["record", "unit"]},
+        column={"type": ["string", "null"]},
+        statement=TEXT,
+        warning={"type": "string"},
+    ),
+    mechanism=whole(names={"type": "array", "items": TEXT}, votes=TEXT, how=TEXT, library=TEXT, noise=TEXT, proof=TEXT),
+    charges={
+        "type": "array",
+        "items": whole(
+            selection=TEXT, mechanism=TEXT, epsilon_replace_one=EPSILON, epsilon_add_remove=EPSILON, delta=NUMBER
+        ),
+    },
+    cumulative=whole(
+        statement=TEXT,
+        epsilon=BOTH,
+        delta=NUMBER,
+        runs={"type": "integer"},
+        charges={"type": "integer"},
+        charges_of_this_run={"type": "integer"},
+        controls_without_noise={"type": "integer"},
+        cap={"type": ["object", "null"]},
+    ),
+    public=whole(
+        schema=whole(
+            name=TEXT,
+            label={"type": ["string", "null"]},
+            classes={"type": "array"},
+            fields={"type": "array", "items": whole(name=TEXT, kind=TEXT, domain=TEXT), "minItems": 1},
+            rules={"type": "array"},
+        ),
+        settings={"type": "object"},
+        class_sizes={"type": ["object", "null"]},
+        units=whole(
+            treated_as_public={"type": "boolean"},
+            covered_by_guarantee={"type": "boolean"},
+            number={"type": ["integer", "null"]},
+        ),
+        generated=TEXT,
+    ),
+    not_covered={"type": "array", "items": TEXT, "minItems": 5},
+    trust=whole(
+        model=TEXT,
+        where=TEXT,
+        private_text_may_go_to={"type": "array", "items": TEXT},
+        language_model=TEXT,
+        encoder=TEXT,
+    ),
+    release=whole(
+        records={"type": ["integer", "null"]},
+        fields={"type": "integer"},
+        model={"type": "string"},
+        encoder={"type": "string"},
+    ),
+    versions={"type": "object", "required": ["selpe", "python", "opendp"]},
+)
+
+SCHEMA = Schema.from_dict(
+    {
+        "name": "triage",
+        "label": "acuity",
+        "fields": {
+            "complaint": {"kind": "text", "max_length": 80},
+            "sbp": {"kind": "integer", "min": 50, "max": 260, "unit": "mmHg"},
+            "dbp": {"kind": "integer", "min": 20, "max": 200},
+            "acuity": {"kind": "category", "values": ["1", "2"]},
+        },
+        "rules": ["dbp < sbp"],
+    }
+)
+
+
+@dataclass
+class Book:
+    """A ledger in memory."""
+
+    made: list[Charge] = field(default_factory=list)
+    budget: Budget | None = None
+
+    def charges(self) -> list[Charge]:
+        return self.made
+
+
+def charge(run: str = "r1", selection: str = "round-1", epsilon: float = 0.5, **more: Any) -> Charge:
+    settings = {"mechanism": "permute-and-flip"} | more
+    return Charge(run=run, selection=selection, epsilon_replace_one=epsilon, epsilon_add_remove=epsilon / 2, **settings)
+
+
+def config(**settings: Any) -> RunConfig:
+    given = {"dataset": "clinic", "data": "/secret/place/patients.csv", "query": "select * from hidden", "epsilon": 1.0}
+    return RunConfig.model_validate(given | settings)
+
+
+def card(book: Book | None = None, *, settings: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    book = book or Book([charge(), charge(selection="round-2")], Budget(2.0))
+    made = build_card(schema=SCHEMA, config=config(**(settings or {})), run="r1", ledger=book, **more)
+    Draft202012Validator(CARD).validate(json.loads(json.dumps(made, allow_nan=False)))
+    return made
+
+
+def drawn(*, private: bool, mechanism: str = "permute-and-flip") -> Selection:
+    return Selection({"": (0,)}, Guarantee(0.25, 0.5), mechanism, private)
+
+
+def test_the_card_states_the_sum_of_the_charges_under_both_relations() -> None:
+    made = card()
+    assert made["guarantee"]["epsilon"] == {"replace_one": 1.0, "add_remove": 0.5}
+    assert made["guarantee"]["delta"] == 0
+    assert made["stamp"] is None
+    assert [entry["selection"] for entry in made["charges"]] == ["round-1", "round-2"]
+    text = render_markdown(made)
+    assert "ε = 1 if one record is replaced by any other, and with ε = 0.5 if one record is added or removed" in text
+
+
+def test_the_first_paragraph_is_the_promise() -> None:
+    lines = [line for line in render_markdown(card()).splitlines() if line and not line.startswith("#")]
+    assert lines[0].startswith("This release is differentially private with ε = 1")
+
+
+def test_charges_lost_in_a_crash_and_drawn_anew_count_twice() -> None:
+    made = card(Book([charge(), charge()]))
+    assert made["guarantee"]["epsilon"]["replace_one"] == 1.0
+
+
+def test_earlier_runs_stand_in_the_total_but_not_in_the_run() -> None:
+    made = card(Book([charge("r0", epsilon=3.0), charge()], Budget(5.0)))
+    assert made["guarantee"]["epsilon"]["replace_one"] == 0.5
+    assert made["cumulative"]["epsilon"]["replace_one"] == 3.5
+    assert (made["cumulative"]["runs"], made["cumulative"]["charges_of_this_run"]) == (2, 1)
+    assert made["cumulative"]["cap"]["epsilon"] == 5.0
+    assert "The cap is ε = 5" in render_markdown(made)
+    assert "r0" not in json.dumps(made)
+
+
+def test_a_control_without_noise_is_stamped() -> None:
+    made = card(Book([charge(epsilon=math.inf, note="not private")]), settings={"epsilon": math.inf})
+    assert made["stamp"] == "NOT PRIVATE"
+    assert made["guarantee"]["epsilon"]["replace_one"] == "inf"
+    text = render_markdown(made)
+    assert "**NOT PRIVATE**" in text
+    assert "∞" in text
+    assert "differentially private with" not in text
+
+
+def test_a_seeded_run_is_stamped_although_its_charges_are_finite() -> None:
+    name = "seeded permute-and-flip, not private, for tests only"
+    made = card(Book([charge(mechanism=name, note="not private")]), selections=[drawn(private=False, mechanism=name)])
+    assert made["stamp"] == "NOT PRIVATE"
+    assert any("seed" in reason for reason in made["stamp_reasons"])
+    assert "no privacy guarantee" in made["guarantee"]["statement"]
+
+
+def test_whatever_a_mechanism_calls_not_private_is_stamped() -> None:
+    assert card(selections=[drawn(private=True), drawn(private=False)])["stamp"] == "NOT PRIVATE"
+    assert card(selections=[drawn(private=True)])["stamp"] is None
+
+
+def test_a_run_that_read_nothing_says_so() -> None:
+    made = card(Book([charge(epsilon=0.0, mechanism="uniform (ε = 0)")]), settings={"epsilon": 0.0})
+    assert made["stamp"] is None
+    assert "was not read" in made["guarantee"]["statement"]
+    assert "Nothing: no private row was read." in render_markdown(card(Book()))
+
+
+def test_without_a_unit_people_with_several_records_are_warned_about() -> None:
+    made = card()
+    assert "several records" in made["unit"]["warning"]
+    assert any("people with several records" in item for item in made["not_covered"])
+
+
+def test_with_a_unit_the_guarantee_is_for_all_records_of_one() -> None:
+    made = card(settings={"unit": "subject_id"})
+    assert made["unit"]["column"] == "subject_id"
+    assert made["unit"]["warning"] == ""
+    assert "'subject_id' with all its records" in made["guarantee"]["statement"]
+    assert not any("people with several records" in item for item in made["not_covered"])
+
+
+def test_nothing_about_the_source_of_the_data_is_told() -> None:
+    said = json.dumps(card()) + render_markdown(card())
+    for secret in ("/secret/place", "patients.csv", "hidden"):
+        assert secret not in said
+
+
+def test_what_was_treated_as_public_is_listed() -> None:
+    made = card(settings={"class_sizes": {"1": 10, "2": 90}}, units=100)
+    fields = {entry["name"]: entry["domain"] for entry in made["public"]["schema"]["fields"]}
+    assert "50" in fields["sbp"]
+    assert "260" in fields["sbp"]
+    assert made["public"]["schema"]["rules"] == ["dbp < sbp"]
+    assert made["public"]["class_sizes"] == {"1": 10, "2": 90}
+    assert made["public"]["units"]["number"] == 100
+    assert any("sizes of the classes" in item for item in made["not_covered"])
+
+
+def test_the_number_of_rows_is_not_told_where_it_is_not_public() -> None:
+    assert card(settings={"adjacency": "add-remove"}, units=100)["public"]["units"]["number"] is None
+
+
+def test_a_host_that_private_text_may_go_to_is_named_without_its_secrets() -> None:
+    made = card(settings={"allow_private_text_to": "https://user:password@embed.example.org:8080/v1?key=k"})
+    assert made["trust"]["private_text_may_go_to"] == ["embed.example.org:8080"]
+    assert "embed.example.org" in render_markdown(made)
+    assert "password" not in json.dumps(made)
+
+
+def test_a_control_of_another_run_is_mentioned_but_does_not_stamp_this_one() -> None:
+    made = card(Book([charge("reference", epsilon=math.inf), charge()]))
+    assert made["stamp"] is None
+    assert made["cumulative"]["controls_without_noise"] == 1
+    assert any("without noise" in item for item in made["not_covered"])
+
+
+def test_cards_are_the_same_for_the_same_inputs() -> None:
+    assert card() == card()
+    assert render_markdown(card()) == render_markdown(card())
+
+
+@pytest.mark.parametrize("hostile", ["a|b", "<script>x</script>", "line\nbreak", "**bold**", "`code`", "# head"])
+def test_names_from_users_cannot_break_the_page(hostile: str) -> None:
+    fields = {"x": {"kind": "boolean"}, "y": {"kind": "category", "values": [hostile, "b"]}}
+    schema = Schema.from_dict({"name": hostile, "fields": fields})
+    made = build_card(schema=schema, config=config(), run="r1", ledger=Book([charge()]))
+    text = render_markdown(made)
+    assert "<script" not in text
+    assert "**bold**" not in text
+    assert "\nbreak" not in text
+    assert "\n# head" not in text
+    table = [line for line in text.splitlines() if line.startswith(("| x ", "| y "))]
+    assert len(table) == 2
+    assert all(line.replace("\\|", "").count("|") == 4 for line in table)
