@@ -147,8 +147,9 @@ class Evolution:
         self.emit(StageStarted(stage, number, len(proposals)))
 
         def watch(answer: Answer) -> None:
-            which = answer.request.key.split(":")[0]
-            self.emit(Answered(which, answer.prompt_tokens, answer.completion_tokens, answer.seconds == 0.0))
+            if answer.finish != "cancelled":
+                which, stored = answer.request.key.split(":")[0], answer.seconds == 0.0 and answer.error is None
+                self.emit(Answered(which, answer.prompt_tokens, answer.completion_tokens, stored))
 
         made = self.generator.generate(proposals, taken=self._seen, watch=watch)
         if self.generator.stopped:

@@ -96,6 +96,8 @@ def render(reading: Reading, width: int) -> RenderableType:
         grid.add_row(left, right)
         return grid
 
+    if not reading.total:
+        return Text(f"{reading.title} …", style="dim")
     tight = width < _TIGHT
     head = Text(reading.title, style="bold")
     if not tight and reading.activity:
