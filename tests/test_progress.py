@@ -16,7 +16,7 @@ from selpe.cli import console
 from selpe.cli.display import JsonLines, PlainLines, render
 from selpe.event_log import EventLog, EventReader
 from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started
-from selpe.progress import Meter, Reading, duration
+from selpe.progress import Meter, Reading, clock, duration
 
 
 @dataclass
@@ -56,6 +56,16 @@ def test_retries_never_push_a_pool_past_its_size() -> None:
         10, 3, {"rule": 2, "duplicate": 1}, {"rule": 1},
     )  # fmt: skip
     assert world.hear(StageStarted("round", 2, 20)).done == 10
+
+
+def test_a_context_that_waits_for_its_record_is_half_a_candidate() -> None:
+    world = World()
+    world.hear(Started(1, 10, 20), StageStarted("round", 1, 20))
+    reading = world.hear(*[Answered("I", 100, 20)] * 10, seconds=1.0)
+    assert (reading.done, reading.share) == (0, 0.25)
+    assert reading.left == pytest.approx(30.0)
+    reading = world.hear(*[Answered("II", 100, 20)] * 4, *[Answered("I", 100, 20)] * 30)
+    assert (reading.done, reading.share) == (4, 0.6)
 
 
 def test_pools_that_were_not_announced_lengthen_the_way_instead_of_passing_the_end() -> None:
@@ -136,6 +146,10 @@ def test_durations_read_well(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
 
 
+def test_clocks_read_like_clocks() -> None:
+    assert [clock(7.9), clock(750), clock(3723)] == ["0:07", "12:30", "1:02:03"]
+
+
 # -- the log ---------------------------------------------------------------------------------------------------------
 
 
@@ -209,19 +223,19 @@ def test_a_log_gets_a_line_per_stage_and_one_every_ten_seconds(stderr: io.String
     for event in (Started(1, 5, 10), StageStarted("round", 1, 10), Included(1, 5)):
         lines.event(event, world.hear(event))
     before = stderr.getvalue().splitlines()
-    assert before == ["[0 s] 5 records in 1 round from 10 candidates", "[0 s] Round 1 of 1: writing 10 candidates"]
+    assert before == ["[0:00] 5 records in 1 round from 10 candidates", "[0:00] Round 1 of 1: writing 10 candidates"]
     for _ in range(25):
         lines.tick(world.hear(*answers(1), seconds=0.5))
     after = stderr.getvalue().splitlines()[2:]
     assert len(after) == 2
-    assert "[10 s] Round 1 of 1: 10 of 10 candidates" in after[0]
+    assert "[0:10] Round 1 of 1: 10 of 10 candidates" in after[0]
 
 
 def test_reasons_and_losses_are_named(stderr: io.StringIO) -> None:
     world = World()
     event = PoolReady("round", 2, 7, {"duplicate": 3, "rule": 1}, {"rule": 2})
     PlainLines(clock=lambda: world.now).event(event, world.hear(event))
-    assert stderr.getvalue() == "[0 s] round 2 written: 7 candidates, retried: 3 duplicate, 1 rule, 2 given up\n"
+    assert stderr.getvalue() == "[0:00] round 2 written: 7 candidates, retried: 3 duplicate, 1 rule, 2 given up\n"
 
 
 def test_machines_get_events_and_readings_without_bulk(capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,6 +43,7 @@ class Reading:
     rounds: int = 0
     done: int = 0
     total: int = 0
+    steps: float = 0.0  # like `done`, but a context that waits for its record counts as half a candidate
     pool_done: int = 0
     pool_size: int = 0
     records: int = 0
@@ -69,7 +70,7 @@ class Reading:
         """The part of all candidates that is done, from 0 to 1."""
         if self.doing == "done":
             return 1.0
-        return min(1.0, self.done / self.total) if self.total else 0.0
+        return min(1.0, self.steps / self.total) if self.total else 0.0
 
     @property
     def outlook(self) -> str:
@@ -122,9 +123,9 @@ class Meter:
         self._began = self._ended = self._fresh_since = moment
         self._rounds = self._wanted = self._total = self._records = 0
         self._stage, self._number, self._doing = "", 0, "preparing"
-        self._before = self._pool_size = self._pool_tries = 0
-        self._tries = self._fresh_tries = self._answers = self._replayed = 0
-        self._prompt = self._completion = 0
+        self._before = self._pool_size = self._pool_tries = self._pool_contexts = 0
+        self._fresh_answers = self._answers = self._replayed = 0
+        self._prompt = self._completion = self._fresh_records = self._fresh_tokens = 0
         self._retries: Counter[str] = Counter()
         self._given_up: Counter[str] = Counter()
         self._choices: list[Choice] = []
@@ -148,7 +149,8 @@ class Meter:
                     self._given_up.update(event.given_up)
                     self._samples.extendleft(reversed(event.samples))
                     self._before += self._pool_size
-                    self._pool_size, self._pool_tries, self._doing = 0, 0, "choosing"
+                    self._pool_size = self._pool_tries = self._pool_contexts = 0
+                    self._doing = "choosing"
                 case Selected():
                     epsilon = (
                         event.epsilon_replace_one if self._adjacency == "replace-one" else event.epsilon_add_remove
@@ -163,7 +165,7 @@ class Meter:
 
     def _enter(self, event: StageStarted) -> None:
         self._stage, self._number = event.stage, event.number
-        self._pool_size, self._pool_tries = event.candidates, 0
+        self._pool_size, self._pool_tries, self._pool_contexts = event.candidates, 0, 0
         self._doing = "writing" if event.candidates else "choosing"
         # Filling up and unforeseen pools come on top of what was announced.
         self._total = max(self._total, self._before + event.candidates)
@@ -173,13 +175,15 @@ class Meter:
         self._answers += event.count
         self._prompt += event.prompt_tokens
         self._completion += event.completion_tokens
-        self._tries += tries
         self._pool_tries += tries
+        self._pool_contexts += event.count - tries
         if event.replayed:
             self._replayed += event.count
-            self._fresh_since = moment if not self._fresh_tries else self._fresh_since
+            self._fresh_since = moment if not self._fresh_answers else self._fresh_since
             return
-        self._fresh_tries += tries
+        self._fresh_answers += event.count
+        self._fresh_records += tries
+        self._fresh_tokens += event.completion_tokens
         self._recent.append((moment, tries, event.completion_tokens))
 
     def read(self, now: float | None = None) -> Reading:
@@ -191,6 +195,8 @@ class Meter:
             pool_done = min(self._pool_tries, self._pool_size)
             extra = self._pool_tries - pool_done
             done = self._before + pool_done
+            waiting = min(self._pool_contexts, self._pool_size) - pool_done
+            steps = done + max(0, waiting) / 2
             records, tokens = self._speeds(moment)
             return Reading(
                 doing=self._doing,  # type: ignore[arg-type]
@@ -199,6 +205,7 @@ class Meter:
                 rounds=self._rounds,
                 done=done,
                 total=self._total,
+                steps=steps,
                 pool_done=pool_done,
                 pool_size=self._pool_size,
                 records=self._records,
@@ -218,7 +225,7 @@ class Meter:
                 choices=tuple(self._choices),
                 samples=tuple(self._samples),
                 elapsed=max(0.0, moment - self._began),
-                left=self._left(moment, done),
+                left=self._left(moment, steps),
             )
 
     def _speeds(self, moment: float) -> tuple[float, float]:
@@ -230,19 +237,24 @@ class Meter:
         if span < 0.5 or not self._recent:
             return 0.0, 0.0
         if self._doing == "done":
-            fresh = self._fresh_tries / max(1, self._tries)
-            return self._fresh_tries / span, fresh * self._completion / span
+            return self._fresh_records / span, self._fresh_tokens / span
         return sum(one[1] for one in self._recent) / span, sum(one[2] for one in self._recent) / span
 
-    def _left(self, moment: float, done: int) -> float | None:
+    def _left(self, moment: float, steps: float) -> float | None:
         """Seconds left by the pace so far, retries and private choices included; None where there is no telling."""
         if self._doing == "done":
             return 0.0
         span = moment - self._fresh_since
-        fresh = done * self._fresh_tries / self._tries if self._tries else 0.0
-        if fresh < 3 or span < 2.0 or done >= self._total:
+        fresh = steps * self._fresh_answers / self._answers if self._answers else 0.0
+        if fresh < max(3, 0.02 * self._total) or span < 2.0 or steps >= self._total:
             return None
-        return (self._total - done) * span / fresh
+        return (self._total - steps) * span / fresh
+
+
+def clock(seconds: float) -> str:
+    """A length of time as a clock shows it: '0:07', '12:30', '1:02:03'."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
 def duration(seconds: float | None) -> str:

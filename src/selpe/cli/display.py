@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from selpe.cli.console import err, json_mode
 from selpe.events import Answered, Event, Finished, PoolReady, Selected, StageStarted, Started
-from selpe.progress import Meter, Reading, duration
+from selpe.progress import Meter, Reading, clock
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -106,7 +106,7 @@ def render(reading: Reading, width: int) -> RenderableType:
     bar.add_column(ratio=1)
     bar.add_column(justify="right", no_wrap=True)
     count = f"{reading.done:,} / {reading.total:,}" + ("" if tight else " candidates")
-    bar.add_row(ProgressBar(total=max(1, reading.total), completed=reading.done), Text(count))
+    bar.add_row(ProgressBar(total=1.0, completed=reading.share), Text(count))
     lines: list[RenderableType] = [
         sides(head, Text(reading.outlook if width >= _VERY_TIGHT else "", style="cyan")),
         bar,
@@ -150,7 +150,7 @@ class Milestones:
     def event(self, event: Event, reading: Reading) -> None:
         """Prints a line for events worth keeping."""
         if said := milestone(event, reading):
-            self._console.print(f"[green]✓[/] [dim]{duration(reading.elapsed):>6}[/]  {said}", highlight=False)
+            self._console.print(f"[green]✓[/] [dim]{clock(reading.elapsed):>5}[/]  {said}", highlight=False)
 
     def tick(self, reading: Reading) -> None:
         """The live display refreshes itself."""
@@ -198,13 +198,13 @@ class PlainLines:
         else:
             said = milestone(event, reading)
         if said:
-            self._print(f"[{duration(reading.elapsed)}] {said}")
+            self._print(f"[{clock(reading.elapsed)}] {said}")
 
     def tick(self, reading: Reading) -> None:
         """A line when the last one is ten seconds old."""
         if self._clock() - self._last >= LINE_EVERY:
             self._print(
-                f"[{duration(reading.elapsed)}] {reading.title}: {reading.done:,} of {reading.total:,} candidates, "
+                f"[{clock(reading.elapsed)}] {reading.title}: {reading.done:,} of {reading.total:,} candidates, "
                 f"{_counts(reading, tight=True)}, ε {reading.spent:.3g} of {reading.epsilon:g}, {reading.outlook}"
             )
 
