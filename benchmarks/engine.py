@@ -1,0 +1,275 @@
+"""How fast the embedded engine is, as ratios measured within one run.
+
+    python benchmarks/engine.py throughput --hf-python ~/torch-env/bin/python
+    python benchmarks/engine.py two-stage | grammar | validity | bounded
+
+Engines take turns, several rounds each, and the best round counts: a busy machine slows all of them alike.
+The optional interpreter of --hf-python must have torch, transformers, gguf and accelerate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import psutil
+
+from selpe.llm.base import Answer, ChatModel, Request
+from selpe.llm.guide import Grammars, Guide
+from selpe.llm.local import LocalModel
+from selpe.llm.models import ModelStore
+from selpe.schema import Schema
+
+SCHEMAS = Path(__file__).resolve().parent / "schemas"
+MEBIBYTE = 2**20
+
+# Batch generation as most published code does it: pad, generate, and compute the shared prefix for every row.
+HF_SCRIPT = """
+import json, sys, time, torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+job = json.load(open(sys.argv[1]))
+torch.set_num_threads(job["threads"])
+tokenizer = AutoTokenizer.from_pretrained(job["folder"], gguf_file=job["file"], padding_side="left")
+model = AutoModelForCausalLM.from_pretrained(job["folder"], gguf_file=job["file"]).eval()
+tokenizer.pad_token = tokenizer.eos_token
+best = 0.0
+for _ in range(job["rounds"]):
+    batch = tokenizer(job["prompts"], return_tensors="pt", padding=True)
+    began = time.perf_counter()
+    with torch.inference_mode():
+        out = model.generate(**batch, do_sample=True, temperature=1.0, min_p=0.05, min_new_tokens=job["tokens"],
+                             max_new_tokens=job["tokens"], pad_token_id=tokenizer.eos_token_id)
+    written = (out.shape[1] - batch["input_ids"].shape[1]) * out.shape[0]
+    best = max(best, written / (time.perf_counter() - began))
+print(json.dumps({"rate": best}))
+"""
+
+
+def prefix(schema: Schema, tokens: int, count: Callable[[str], int]) -> str:
+    """A public beginning of about so many tokens: the task, then made-up records."""
+    text = f"{schema.description}\n"
+    i = 0
+    while count(text) < tokens:
+        text += schema.dumps(schema.examples[i % len(schema.examples)]) + "\n"
+        i += 1
+    return text
+
+
+def best_rate(rounds: int, *runs: Callable[[], int]) -> list[float]:
+    """Tokens per second of the best round of each, the rounds taken in turns."""
+    rates = [0.0] * len(runs)
+    for _ in range(rounds):
+        for i, run in enumerate(runs):
+            began = time.perf_counter()
+            tokens = run()
+            rates[i] = max(rates[i], tokens / (time.perf_counter() - began))
+    return rates
+
+
+def written(model: ChatModel, requests: Iterable[Request], **settings: Any) -> int:
+    """How many tokens were written; every answer must be one."""
+    total = 0
+    for answer in model.generate(requests, **settings):
+        if answer.finish == "error":
+            raise SystemExit(f"{model.name}: {answer.error}")
+        total += answer.completion_tokens
+    return total
+
+
+def free_requests(text: str, count: int, tokens: int) -> list[Request]:
+    # A grammar-free continuation that cannot end early would need an end token ban; long records come close.
+    return [
+        Request(prompt=f"{text}Record {i}: ", seed=i, temperature=1.0, min_p=0.05, max_tokens=tokens)
+        for i in range(count)
+    ]
+
+
+def throughput(options: argparse.Namespace, local: LocalModel, gguf: Path) -> dict[str, Any]:
+    from selpe.llm.llamacpp import LlamaCppModel
+
+    text = prefix(Schema.load(SCHEMAS / "five.yaml"), 520, local.count_tokens)
+    requests = free_requests(text, options.sequences, options.tokens)
+    server = LlamaCppModel(gguf, parallel=options.sequences, context=1024, threads=options.threads)
+    written(local, requests)
+    written(server, requests)
+    ours, theirs = best_rate(options.rounds, lambda: written(local, requests), lambda: written(server, requests))
+    server.close()
+    result = {
+        "sequences": options.sequences,
+        "prompt_tokens": local.count_tokens(requests[0].prompt),
+        "ours": ours,
+        "llama.cpp server": theirs,
+        "ours / llama.cpp server": ours / theirs,
+    }
+    if options.hf_python:
+        job = {
+            "threads": options.threads or psutil.cpu_count(logical=False),
+            "folder": str(gguf.parent),
+            "file": gguf.name,
+            "prompts": [request.prompt for request in requests],
+            "tokens": options.tokens,
+            "rounds": options.rounds,
+        }
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(job, file)
+            file.flush()
+            command = [options.hf_python, "-c", HF_SCRIPT, file.name]
+            out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        hf = json.loads(out.strip().splitlines()[-1])["rate"]
+        again = best_rate(options.rounds, lambda: written(local, requests))[0]
+        result |= {"transformers generate": hf, "ours beside it": again, "ours / transformers": again / hf}
+    return result
+
+
+def two_stage(options: argparse.Namespace, local: LocalModel, _: Path) -> dict[str, Any]:
+    """Stage I writes a free context, stage II a record under the schema, overlapping; against bare decoding."""
+    schema = Schema.load(SCHEMAS / "five.yaml")
+    grammar = schema.to_json_schema()
+    text = prefix(schema, 520, local.count_tokens)
+    bare = free_requests(text, options.records, options.tokens)
+
+    def follow(answer: Answer) -> list[Request]:
+        if answer.request.json_schema is not None:
+            return []
+        prompt = f"{answer.request.prompt}{answer.text}\nThe record: "
+        return [Request(prompt=prompt, json_schema=grammar, seed=answer.request.seed, min_p=0.05, max_tokens=200)]
+
+    written(local, bare[: options.sequences])
+    both, alone = best_rate(options.rounds, lambda: written(local, bare, follow=follow), lambda: written(local, bare))
+    return {"two stages": both, "bare decoding": alone, "two stages / bare": both / alone}
+
+
+class TimedGrammars(Grammars):
+    """Grammars that count the seconds spent in them, hidden behind the model or not."""
+
+    seconds = 0.0
+
+    def guide(self, request: Request) -> Guide | None:
+        began = time.perf_counter()
+        guide = super().guide(request)
+        self.seconds += time.perf_counter() - began
+        return None if guide is None else TimedGuide(guide, self)
+
+
+class TimedGuide:
+    def __init__(self, guide: Guide, account: TimedGrammars) -> None:
+        self._guide, self._account = guide, account
+
+    def _timed(self, call: Callable[..., Any], *values: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return call(*values)
+        finally:
+            self._account.seconds += time.perf_counter() - began
+
+    @property
+    def stopped(self) -> bool:
+        return self._guide.stopped
+
+    def forced(self) -> list[int]:
+        tokens: list[int] = self._timed(self._guide.forced)
+        return tokens
+
+    def accept(self, token: int) -> None:
+        self._timed(self._guide.accept, token)
+
+    def write_mask(self, into: Any) -> None:
+        self._timed(self._guide.write_mask, into)
+
+
+def grammar_cost(options: argparse.Namespace, local: LocalModel, _: Path) -> dict[str, Any]:
+    schema = Schema.load(SCHEMAS / "five.yaml")
+    text = prefix(schema, 520, local.count_tokens)
+    scheduler = local._open()
+    timed = scheduler.grammars = TimedGrammars(scheduler.vocabulary)
+    requests = [
+        Request(prompt=text, json_schema=schema.to_json_schema(), seed=i, min_p=0.05, max_tokens=200)
+        for i in range(options.records)
+    ]
+    written(local, requests[: options.sequences])
+    shares, rates = [], []
+    for _round in range(options.rounds):
+        timed.seconds = 0.0
+        began = time.perf_counter()
+        written(local, requests)
+        wall = time.perf_counter() - began
+        shares.append(timed.seconds / (wall - timed.seconds))
+        rates.append(len(requests) / wall)
+    return {"records per second": max(rates), "time in the grammar / other time": min(shares)}
+
+
+def validity(options: argparse.Namespace, local: LocalModel, _: Path) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, count in (("five", options.valid[0]), ("thirteen", options.valid[1])):
+        schema = Schema.load(SCHEMAS / f"{name}.yaml")
+        grammar = schema.to_json_schema()
+        validator = jsonschema.Draft202012Validator(json.loads(json.dumps(grammar), parse_float=Decimal))
+        text = prefix(schema, 300, local.count_tokens)
+        valid = 0
+        began = time.perf_counter()
+        for answer in local.generate(
+            Request(prompt=text, json_schema=grammar, seed=i, temperature=1.2, min_p=0.05, max_tokens=700)
+            for i in range(count)
+        ):
+            if answer.finish == "stop" and validator.is_valid(json.loads(answer.text, parse_float=Decimal)):
+                valid += 1
+        result[f"{name} fields: valid of {count}"] = valid
+        result[f"{name} fields: records per second"] = count / (time.perf_counter() - began)
+    return result
+
+
+def bounded(options: argparse.Namespace, local: LocalModel, _: Path) -> dict[str, Any]:
+    """Memory over 500 queued requests of up to 300 tokens: how much it grows after the first fifth."""
+    text = prefix(Schema.load(SCHEMAS / "five.yaml"), 200, local.count_tokens)
+    requests = free_requests(text, options.queued, 300)
+    sizes = []
+    for _answer in local.generate(requests):
+        sizes.append(psutil.Process().memory_info().rss / MEBIBYTE)
+    fifth = len(sizes) // 5
+    return {
+        "requests": len(sizes),
+        "MiB after a fifth": sizes[fifth],
+        "MiB at most": max(sizes),
+        "growth MiB": max(sizes) - sizes[fifth],
+        "blocks held at the end": local.blocks_held,
+    }
+
+
+def main() -> None:
+    parts = {
+        "throughput": throughput,
+        "two-stage": two_stage,
+        "grammar": grammar_cost,
+        "validity": validity,
+        "bounded": bounded,
+    }
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=[*parts, "all"], nargs="?", default="all")
+    parser.add_argument("--sequences", type=int, default=32)
+    parser.add_argument("--parallel", type=int, help="places in our batch; as many as sequences unless given")
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--records", type=int, default=192)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--queued", type=int, default=500)
+    parser.add_argument("--valid", type=int, nargs=2, default=(1000, 300))
+    parser.add_argument("--hf-python", help="an interpreter that has torch and transformers")
+    options = parser.parse_args()
+    store = ModelStore()
+    gguf = store.ensure("smollm2")
+    for name in parts if options.part == "all" else [options.part]:
+        places = options.parallel or (options.sequences if name == "throughput" else 64)
+        with LocalModel(gguf, store.prepared_dir("smollm2"), parallel=places, threads=options.threads) as local:
+            print(json.dumps({name: parts[name](options, local, gguf)}, indent=1), flush=True)
+
+
+if __name__ == "__main__":
+    main()
