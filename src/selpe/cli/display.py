@@ -106,7 +106,7 @@ def render(reading: Reading, width: int) -> RenderableType:
     bar.add_column(ratio=1)
     bar.add_column(justify="right", no_wrap=True)
     count = f"{reading.done:,} / {reading.total:,}" + ("" if tight else " candidates")
-    bar.add_row(ProgressBar(total=1.0, completed=reading.share), Text(count))
+    bar.add_row(ProgressBar(total=1.0, completed=reading.share, complete_style="cyan"), Text(count))
     lines: list[RenderableType] = [
         sides(head, Text(reading.outlook if width >= _VERY_TIGHT else "", style="cyan")),
         bar,
