@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from selpe.encode.hashing import HashingEncoder
 from selpe.errors import ConfigError
@@ -153,3 +156,24 @@ def test_all_zero_weights_are_refused() -> None:
     channels = MultiChannelKernel(SCHEMA, ENCODER).channels
     with pytest.raises(ConfigError):
         MultiChannelKernel(SCHEMA, ENCODER, weights=dict.fromkeys(channels, 0.0))
+
+
+class Batchy(HashingEncoder):
+    """An encoder whose vectors depend on the batch they are in, as padding makes them do in earnest."""
+
+    @property
+    def rowwise(self) -> bool:
+        return False
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        rows = super().encode(texts)
+        rows[:, 0] += 0.05 * len(texts)
+        return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
+
+
+def test_private_texts_are_encoded_one_by_one_where_the_encoder_is_not_rowwise() -> None:
+    kernel = MultiChannelKernel(SCHEMA, Batchy(64))
+    pool = kernel.over(kernel.represent_pool(records(10)))
+    together = pool.distances(kernel.represent(records(12, 300)))
+    alone = pool.distances(kernel.represent(records(12, 300)[4:5]))
+    assert np.array_equal(together[4], alone[0])

@@ -117,9 +117,7 @@ class MultiChannelKernel:
             values = (record.get(field.name) for record in records)
             texts[field.name] = [None if value is None else field.lexicalise(value) for value in values]
         distinct = sorted({text for column in texts.values() for text in column if text is not None})
-        table = (
-            on_grid(self._encoder.encode(distinct)) if distinct else np.zeros((0, self._encoder.dimension), np.float32)
-        )
+        table = on_grid(self._encoded(distinct, alone))
         place = {text: number for number, text in enumerate(distinct)}
         semantic = {
             name: Vectors(
