@@ -56,26 +56,43 @@ def test_a_distance_is_the_weighted_sum_of_its_channels_computed_by_hand() -> No
         return float(np.clip(1 - u @ v, 0, 1))
 
     low, high = np.quantile([20, 60, 100], (0.05, 0.95))
+    # Colour is red twice and rate is 1.0 once: present values of these channels never differ in the pool.
+    colour_far = rate_far = 0.0
     parts = [
         cosine(SCHEMA.linearise(a, without=["level"]), SCHEMA.linearise(b, without=["level"])),
         cosine("note: red apple", "note: green pear"),
-        1.0,  # colour: present against missing
+        colour_far,  # present against missing
         cosine("count: 20", "count: 60"),
-        1.0,  # rate: present against missing
+        rate_far,  # present against missing
         0.0,  # the same day
         3 * (np.clip((60 - low) / (high - low), 0, 1) - np.clip((20 - low) / (high - low), 0, 1)),
-        1.0,
+        rate_far,
         0.0,
     ]
     distances = pool.distances(kernel.represent([a]))
     assert distances[0, 1] == pytest.approx(sum(parts) / 11, abs=2e-3)
     assert distances[0, 0] < 1e-3
-    # missing against missing is no distance: b and c share the missing rate
-    only_rate = MultiChannelKernel(SCHEMA, ENCODER, weights=dict.fromkeys(kernel.channels, 0.0) | {"rate": 1.0})
-    assert only_rate.over(only_rate.represent([b, c])).distances(only_rate.represent([b, a])).tolist() == [
-        [0, 0],
-        [1, 1],
-    ]
+
+
+def test_a_missing_value_is_as_far_from_a_present_one_as_present_ones_usually_are_at_most() -> None:
+    channels = MultiChannelKernel(SCHEMA, ENCODER).channels
+    made = [record | {"rate": rate} for record, rate in zip(records(5), [0.0, 2.0, 4.0, 10.0, None], strict=True)]
+    for channel in ("rate", "#rate"):
+        kernel = MultiChannelKernel(SCHEMA, ENCODER, weights=dict.fromkeys(channels, 0.0) | {channel: 1.0})
+        pool = kernel.over(kernel.represent(made))
+        among = pool.among(range(5))
+        present = among[:4, :4]
+        far = float(np.quantile(present, 0.95))
+        assert among[4, 4] == 0.0
+        assert np.allclose(among[4, :4], far)
+        assert 0.0 < far <= present.max() + 1e-6
+
+
+def test_without_present_values_in_the_pool_a_present_one_is_at_full_distance() -> None:
+    channels = MultiChannelKernel(SCHEMA, ENCODER).channels
+    kernel = MultiChannelKernel(SCHEMA, ENCODER, weights=dict.fromkeys(channels, 0.0) | {"#rate": 1.0})
+    pool = kernel.over(kernel.represent([record | {"rate": None} for record in records(4)]))
+    assert pool.distances(kernel.represent([records(1, 9)[0] | {"rate": 3.0}])).tolist() == [[1.0] * 4]
 
 
 def test_distances_lie_between_0_and_1_and_are_symmetric_within_a_pool() -> None:

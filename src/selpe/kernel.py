@@ -1,7 +1,9 @@
 """The multi-channel distance kernel g (Sec. 4.2): every field compared in its native space, then fused late.
 
 Channels: one semantic channel for the whole record, one per field, and a scalar channel for every number and date.
-Distances lie in [0, 1], weights sum to 1. A missing value is at distance 0 from a missing one and 1 from any other.
+Distances lie in [0, 1], weights sum to 1. A missing value is at distance 0 from a missing one; from a present one it is
+as far as two present values of the channel usually are at most (the 95th percentile over the pool). A full 1 would
+drown what present values say: cosine distances of '98 %' and '99 %' are a few hundredths.
 
 Votes of private rows must be functions of one row each, bit for bit (privacy/PROOF.md). A matrix product in floating
 point is not: its rounding depends on the shape of the call. So vectors are rounded to whole numbers on a grid of
@@ -27,6 +29,7 @@ from selpe.schema.fields import parse_date
 GRID = 4000
 GLOBAL = "(record)"
 MISSING = -1
+SAMPLE = 128  # candidates whose distances to all others say how far apart values of a channel usually are
 Mode = Literal["fields", "global"]
 
 
@@ -157,6 +160,9 @@ class PoolDistances:
         self._spans = spans
         self._compact = {name: vectors.compact() for name, vectors in pool.semantic.items()}
         self._scaled = {name: _scale(values, spans[name]) for name, values in pool.scalar.items()}
+        sample = np.unique(np.linspace(0, max(0, len(pool) - 1), min(len(pool), SAMPLE)).astype(np.intp))
+        self._far = {name: _usual_far_semantic(vectors, sample) for name, vectors in self._compact.items()}
+        self._far_scalar = {name: _usual_far_scalar(values, sample) for name, values in self._scaled.items()}
 
     def __len__(self) -> int:
         return len(self._pool)
@@ -165,10 +171,12 @@ class PoolDistances:
         """Distances of shape (len(rows), M). Each row's are the same whatever other rows are in the call."""
         total = np.zeros((len(rows), len(self)), dtype=np.float32)
         for name, candidates in self._compact.items():
-            total += np.float32(self._weights[name]) * _cosine(rows.semantic[name].compact(), candidates)
+            total += np.float32(self._weights[name]) * _cosine(
+                rows.semantic[name].compact(), candidates, self._far[name]
+            )
         for name, candidates_x in self._scaled.items():
             scaled = _scale(rows.scalar[name], self._spans[name])
-            total += np.float32(self._weights[f"#{name}"]) * _gap(scaled, candidates_x)
+            total += np.float32(self._weights[f"#{name}"]) * _gap(scaled, candidates_x, self._far_scalar[name])
         return np.asarray(np.minimum(total, np.float32(1.0)))
 
     def prototype(self, rows: HybridRepresentation) -> NDArray[np.float32]:
@@ -203,9 +211,9 @@ def on_grid(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(np.rint(vectors * np.float32(GRID)), dtype=np.float32)
 
 
-def _cosine(rows: Vectors, candidates: Vectors) -> NDArray[np.float32]:
-    """1 − ⟨a, b⟩ clipped to [0, 1], over distinct vectors first, then spread to all pairs."""
-    distinct = np.ones((len(rows.table) + 1, len(candidates.table) + 1), dtype=np.float32)
+def _cosine(rows: Vectors, candidates: Vectors, far: float) -> NDArray[np.float32]:
+    """1 − ⟨a, b⟩ clipped to [0, 1], over distinct vectors first, then spread to all pairs; `far` where one is missing."""
+    distinct = np.full((len(rows.table) + 1, len(candidates.table) + 1), far, dtype=np.float32)
     if len(rows.table) and len(candidates.table):
         # Exact in single precision: see the head of this file.
         dots = rows.table @ candidates.table.T
@@ -216,14 +224,29 @@ def _cosine(rows: Vectors, candidates: Vectors) -> NDArray[np.float32]:
     return np.asarray(distinct[np.ix_(rows.index, candidates.index)])
 
 
-def _gap(rows: NDArray[np.float32], candidates: NDArray[np.float32]) -> NDArray[np.float32]:
-    """|x − x'| in [0, 1], where NaN marks a missing value."""
+def _gap(rows: NDArray[np.float32], candidates: NDArray[np.float32], far: float) -> NDArray[np.float32]:
+    """|x − x'| in [0, 1], where NaN marks a missing value; `far` where one of the two is missing."""
     gap = np.abs(rows[:, None] - candidates[None, :])
     lost, gone = np.isnan(rows), np.isnan(candidates)
     if lost.any() or gone.any():
-        gap = np.where(lost[:, None] | gone[None, :], np.float32(1.0), gap)
+        gap = np.where(lost[:, None] | gone[None, :], np.float32(far), gap)
         gap[np.ix_(lost, gone)] = 0.0
     return np.asarray(np.minimum(gap, np.float32(1.0)))
+
+
+def _usual_far_semantic(pool: Vectors, sample: NDArray[np.intp]) -> float:
+    """How far apart two present values of a semantic channel usually are at most."""
+    distances = _cosine(pool[sample].compact(), pool, 1.0)
+    return _usual_far(distances[pool.index[sample] != MISSING][:, pool.index != MISSING])
+
+
+def _usual_far_scalar(pool: NDArray[np.float32], sample: NDArray[np.intp]) -> float:
+    """How far apart two present values of a scalar channel usually are at most."""
+    return _usual_far(_gap(pool[sample], pool, 1.0)[~np.isnan(pool[sample])][:, ~np.isnan(pool)])
+
+
+def _usual_far(known: NDArray[np.float32]) -> float:
+    return float(np.quantile(known, 0.95)) if known.size else 1.0
 
 
 def _scalar(field: Field, value: object) -> float:
