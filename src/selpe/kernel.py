@@ -212,7 +212,7 @@ def on_grid(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _cosine(rows: Vectors, candidates: Vectors, far: float) -> NDArray[np.float32]:
-    """1 − ⟨a, b⟩ clipped to [0, 1], over distinct vectors first, then spread to all pairs; `far` where one is missing."""
+    """1 − ⟨a, b⟩ clipped to [0, 1], over distinct vectors first, then spread out; `far` where one is missing."""
     distinct = np.full((len(rows.table) + 1, len(candidates.table) + 1), far, dtype=np.float32)
     if len(rows.table) and len(candidates.table):
         # Exact in single precision: see the head of this file.
