@@ -13,6 +13,7 @@ function of those and the settings, ends where it would have ended.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import random
@@ -46,6 +47,8 @@ from selpe.privacy.load import load_private
 from selpe.privacy.plan import Plan, make_plan
 from selpe.schema import Record, Schema
 from selpe.table import write_table
+
+log = logging.getLogger(__name__)
 
 RELEASED = ("privacy-card.json", "privacy-card.md", "schema.json", "synthetic.csv", "synthetic.jsonl")
 INTERNAL_NOTE = "What lies here was computed against private rows without noise. It must not leave the house.\n"
@@ -256,7 +259,7 @@ class Run:
         if ledger.budget is None and 0 < config.epsilon < float("inf"):
             ledger.set_budget(config.budget or config.epsilon, config.adjacency, config.delta)
         guides = guides_of(config, schema, model)
-        plan = plan_of(config, schema, units=len(private), guides=len(guides))
+        plan = self._affordable(plan_of(config, schema, units=len(private), guides=len(guides)), ledger)
         self._same_versions()
         generator = generator_of(config, schema, model, cancel)
         method = replace(method_of(config), test_seed=test_seed)
@@ -274,6 +277,27 @@ class Run:
             emit=emit,
         )
         return evolution, plan
+
+    def _affordable(self, plan: Plan, ledger: Ledger) -> Plan:
+        """The plan with what is still to be drawn scaled to what is left, where a kill cost a draw that was paid for.
+
+        A draw is paid before rows are read; if its result was lost with the process, it is not drawn again for free.
+        The run goes on with less for what is left to draw, instead of stopping or spending more than its ε. Prices
+        are kept in the manifest, because a stored result stands only for the price it was drawn at.
+        """
+        prices: dict[str, float] = {k: float(v) for k, v in self.manifest.get("prices", plan.prices()).items()}
+        mine = [entry for entry in ledger.entries() if entry.data.get("run") == self.name]
+        drawn = {entry.data["selection"] for entry in mine if entry.kind == "result"}
+        lost = sum(entry.kind == "charge" for entry in mine) - len(drawn)
+        due = sum(price for name, price in prices.items() if name not in drawn)
+        if lost and ledger.budget is not None and 0 < due < float("inf"):
+            left = max(0.0, ledger.budget.epsilon - ledger.spent().epsilon(ledger.budget.adjacency))
+            share = min(1.0, left / due * (1 - 1e-9))
+            if share < 1.0:
+                log.warning("a killed process lost %d paid choice(s); what is left to choose has less ε now", lost)
+                prices = {name: price if name in drawn else price * share for name, price in prices.items()}
+        self._note(str(self.manifest["state"]), prices={name: str(price) for name, price in prices.items()})
+        return plan.at(prices)
 
     def _same_versions(self) -> None:
         """A resumed run keeps its plan; settings that changed since would make another run of it."""

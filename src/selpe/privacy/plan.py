@@ -102,6 +102,20 @@ class Plan:
         """The expected percentile of a winner in the weakest round."""
         return min(part.percentile for part in self.rounds)
 
+    def prices(self) -> dict[str, float]:
+        """The ε of every selection by its name in the ledger."""
+        named = {f"round-{t}": part.epsilon for t, part in enumerate(self.rounds, 1)}
+        named |= {} if self.guide is None else {"guide": self.guide.epsilon}
+        return named | ({} if self.bundle is None else {"bundle": self.bundle.epsilon})
+
+    def at(self, prices: Mapping[str, float]) -> Plan:
+        """The same plan at other prices."""
+        rounds = tuple(replace(part, epsilon=prices[f"round-{t}"]) for t, part in enumerate(self.rounds, 1))
+        guide = None if self.guide is None else replace(self.guide, epsilon=prices["guide"])
+        bundle = None if self.bundle is None else replace(self.bundle, epsilon=prices["bundle"])
+        plan = replace(self, rounds=rounds, guide=guide, bundle=bundle)
+        return replace(plan, guarantee=_guarantee(plan))
+
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data; infinity is the word `inf`, since JSON has no number for it."""
         data = asdict(self)
