@@ -36,6 +36,7 @@ class MiniLMEncoder:
         self._tokenizer = _tokenizer(model_dir)
         settings: dict[str, Any] = {
             "PERFORMANCE_HINT": "LATENCY",
+            "ENABLE_CPU_PINNING": "NO",
             "INFERENCE_PRECISION_HINT": "f32",
             "DYNAMIC_QUANTIZATION_GROUP_SIZE": "64" if precision == "int8" else "0",
         }

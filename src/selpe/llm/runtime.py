@@ -36,6 +36,8 @@ def settings(threads: int | None, precision: Precision) -> dict[str, Any]:
     """
     chosen: dict[str, Any] = {
         "PERFORMANCE_HINT": "LATENCY",
+        # Threads bound to a core that another program uses would keep all others waiting at every barrier.
+        "ENABLE_CPU_PINNING": "NO",
         "INFERENCE_PRECISION_HINT": "f32",
         "KV_CACHE_PRECISION": "f16" if precision == "fast" else "f32",
         "DYNAMIC_QUANTIZATION_GROUP_SIZE": "32" if precision == "fast" else "0",
