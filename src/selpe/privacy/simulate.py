@@ -55,11 +55,10 @@ class Outlook:
 
 CHANCE = Outlook(0.5, TOP)
 # Fitted by benchmarks/selection_signal.py on real records (water reviews, triage, loans; 20 private rows a class;
-# MiniLM and hashing): of a grid of pairs, the one whose percentiles stray least from the measured ones. The tables
-# themselves differ by up to 0.09 at the same ε and α, so no constants come much nearer than 0.05. By variance the
-# common share is larger (0.2 to 0.25), but much of that is agreement on far outliers, which does not help to find
-# the nearest.
-RECORDS = Signal(0.08, 2)
+# MiniLM): of a grid of pairs, the one whose percentiles stray least from the measured ones. The tables themselves differ
+# by up to 0.08 at the same ε and α, so no constants come much nearer than 0.05. By variance the common share is larger,
+# but much of that is agreement on far outliers, which does not help to find the nearest.
+RECORDS = Signal(0.12, 2)
 # Votes on sets of records (guides, candidate releases). A choice among six guides by 93 rows got 79, 92 and 96 % of
 # the noise-free gain at ε = 0.5, 1 and 2; this share gives 78, 92 and 98 %. It also gives the rank correlation of
 # about one half that was seen between noise-free votes on 32 sets and their quality. Sets differ in many ways at once.
