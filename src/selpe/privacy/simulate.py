@@ -55,8 +55,8 @@ class Outlook:
 
 CHANCE = Outlook(0.5, TOP)
 # Fitted by benchmarks/selection_signal.py on real records (water reviews, triage, loans; 20 private rows a class;
-# MiniLM): of a grid of pairs, the one whose percentiles stray least from the measured ones. The tables themselves differ
-# by up to 0.08 at the same ε and α, so no constants come much nearer than 0.05. By variance the common share is larger,
+# MiniLM): of a grid of pairs, the one whose percentiles stray least from the measured ones. The tables differ by up
+# to 0.08 at the same ε and α, so no constants come much nearer than 0.05. By variance the common share is larger,
 # but much of that is agreement on far outliers, which does not help to find the nearest.
 RECORDS = Signal(0.12, 2)
 # Votes on sets of records (guides, candidate releases). A choice among six guides by 93 rows got 79, 92 and 96 % of
