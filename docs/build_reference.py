@@ -78,7 +78,7 @@ def _walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
 
 def _names(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        return f"`{parameter.human_readable_name}`"
+        return f"`{str(parameter.name).upper()}`"
     return ", ".join(f"`{name}`" for name in parameter.opts)
 
 
