@@ -46,7 +46,7 @@ bench: install
 
 docs: install
 	@$(BIN)/python docs/build_reference.py
-	@$(BIN)/mkdocs build --strict --quiet --site-dir site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
 	@echo "site/index.html"
 
 # Needs uv; run by hand when dependencies change.
