@@ -85,7 +85,7 @@ def written(model: ChatModel, requests: Iterable[Request], **settings: Any) -> i
 
 
 def free_requests(text: str, count: int, tokens: int) -> list[Request]:
-    # A grammar-free continuation that cannot end early would need an end token ban; long records come close.
+    """Plain continuations. Some end early; what is counted is the tokens that were written."""
     return [
         Request(prompt=f"{text}Record {i}: ", seed=i, temperature=1.0, min_p=0.05, max_tokens=tokens)
         for i in range(count)

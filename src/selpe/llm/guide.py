@@ -32,7 +32,7 @@ class Guide(Protocol):
         """The tokens that must come next, taken as written; empty where the model has a choice."""
 
     def accept(self, token: int) -> None:
-        """Takes a token that the mask allowed as written."""
+        """Takes a token that the mask allowed as written; one that ends the answer, too."""
 
     def write_mask(self, into: NDArray[np.uint8]) -> None:
         """Writes one bit per token: may it come next?"""
@@ -113,7 +113,11 @@ class _Matcher:
 
     @property
     def stopped(self) -> bool:
-        return bool(self._matcher.is_stopped())
+        if not self._matcher.is_stopped():
+            return False
+        # A matcher that has failed counts as stopped, too, but what it has let through is not complete.
+        self._checked(not self._matcher.is_error())
+        return True
 
     def forced(self) -> list[int]:
         tokens: list[int] = self._matcher.compute_ff_tokens()
@@ -127,8 +131,8 @@ class _Matcher:
     def write_mask(self, into: NDArray[np.uint8]) -> None:
         self._matcher.unsafe_compute_mask_ptr(into.ctypes.data, into.nbytes)
 
-    def _checked(self, consumed: bool) -> None:
-        if not consumed:
+    def _checked(self, fine: bool) -> None:
+        if not fine:
             raise ModelError(
                 f"the grammar stopped working midway: {self._matcher.get_error().splitlines()[0]}",
                 hint="Simplify the grammar; long patterns and large counts are the usual cause.",

@@ -90,11 +90,11 @@ class Sequence:
 
     def accept(self, token: int, ends: SequenceOf[int]) -> None:
         """Takes a sampled token as written, and whatever the grammar forces after it."""
+        if self.guide is not None:
+            self.guide.accept(token)
         if token in ends:
             self.finish = "stop"
             return
-        if self.guide is not None:
-            self.guide.accept(token)
         self._write(token)
         self._follow_guide()
 
