@@ -24,7 +24,7 @@ from selpe.llm.base import Answer, ChatModel, Message, Request
 from selpe.realise import constraint, parse, written
 from selpe.schema import BooleanField, CategoryField, Record, Schema, Value
 
-CONTEXT_TOKENS = 160
+CONTEXT_TOKENS = 120  # a context that is cut short still steers stage II
 ORDERS = 3
 
 
@@ -213,7 +213,7 @@ class Generator:
         stop = ("\n\n", "\n") if proposal.guide.family == "document" else ()
         return self._request(
             "context", proposal, fixed, "", seed,
-            max_tokens=self._context_tokens, temperature=self._temperature * proposal.guide.heat, stop=stop,
+            max_tokens=CONTEXT_TOKENS, temperature=self._temperature * proposal.guide.heat, stop=stop,
             key=f"I:{number}",
         )  # fmt: skip
 
@@ -314,10 +314,6 @@ class Generator:
         return f"{one.title} {one.text_of(value)}" + (f" ({said})" if said and said != value else "")
 
     # -- sizes ---------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _context_tokens(self) -> int:
-        return CONTEXT_TOKENS
 
     @cached_property
     def _record_tokens(self) -> int:

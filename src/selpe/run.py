@@ -422,6 +422,7 @@ def method_of(config: RunConfig) -> Method:
         inclusion=config.inclusion,
         explore=config.explore,
         exemplars=config.exemplars,
+        guide_sample=config.guide_sample,
         bundles=config.bundles,
     )
 
