@@ -66,9 +66,9 @@ def estimate(config: RunConfig, schema: Schema, *, candidates: int, runs: Iterab
     return Estimate(candidates, prompt, completion, completion / speed, basis, cost)
 
 
-def candidates_of(config: RunConfig, schema: Schema, *, guides: int, voted: bool, guide_sample: int = 6) -> int:
+def candidates_of(config: RunConfig, schema: Schema, *, guides: int, voted: bool) -> int:
     """How many candidates a run generates: K per record, and a small sample per guide where guides are voted on."""
-    sample = guides * max(1, len(schema.labels)) * guide_sample if voted and guides > 1 else 0
+    sample = guides * max(1, len(schema.labels)) * config.guide_sample if voted and guides > 1 else 0
     return config.multiplicity * config.records + sample
 
 
