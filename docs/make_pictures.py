@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 from headless_browser import Browser  # noqa: E402
 from selpe.cli.display import Milestones, render  # noqa: E402
 from selpe.event_log import EventReader  # noqa: E402
-from selpe.events import Answered, Event  # noqa: E402
+from selpe.events import Answered, Event, Started  # noqa: E402
 from selpe.progress import Meter  # noqa: E402
 from selpe.watch import WatchServer  # noqa: E402
 from selpe.watch.view import live_view  # noqa: E402
@@ -29,6 +29,7 @@ COLUMNS = 96
 def main(folder: Path) -> None:
     """Writes progress.svg, watch-light.png, watch-dark.png and watch-phone.png."""
     events = EventReader(folder / "work" / "events.jsonl").more()
+    events = events[max(i for i, (_, event) in enumerate(events) if isinstance(event, Started)) :]  # after a resumption
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     moment, milestones = events[0][0], Milestones(console)
     meter = Meter(epsilon=2.0, clock=lambda: moment)
