@@ -77,9 +77,9 @@ def test_prices_give_a_cost_and_no_prices_give_none() -> None:
 
 
 def test_candidates_are_k_per_record_and_a_sample_per_guide() -> None:
-    assert candidates_of(config(records=50), SCHEMA, guides=6, voted=True) == 150 + 6 * 2 * 6
+    assert candidates_of(config(records=50, guide_sample=4), SCHEMA, guides=6, voted=True) == 150 + 6 * 2 * 4
     assert candidates_of(config(records=50), SCHEMA, guides=6, voted=False) == 150
-    assert candidates_of(config(records=50, multiplicity=5), UNLABELLED, guides=2, voted=True) == 250 + 12
+    assert candidates_of(config(records=50, multiplicity=5, guide_sample=6), UNLABELLED, guides=2, voted=True) == 262
 
 
 @pytest.mark.parametrize("guides", ["auto", "off", ["write tersely", "write at length"]])
