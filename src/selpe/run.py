@@ -259,7 +259,7 @@ class Run:
         if ledger.budget is None and 0 < config.epsilon < float("inf"):
             ledger.set_budget(config.budget or config.epsilon, config.adjacency, config.delta)
         guides = guides_of(config, schema, model)
-        plan = self._affordable(plan_of(config, schema, units=len(private), guides=len(guides)), ledger)
+        plan = self._affordable(self._planned(schema, units=len(private), guides=len(guides)), ledger)
         self._same_versions()
         generator = generator_of(config, schema, model, cancel)
         method = replace(method_of(config), test_seed=test_seed)
@@ -277,6 +277,13 @@ class Run:
             emit=emit,
         )
         return evolution, plan
+
+    def _planned(self, schema: Schema, *, units: int, guides: int) -> Plan:
+        """The plan of this run: chosen once, and kept when a later version of the planner would choose otherwise."""
+        chosen = self.manifest.get("chosen", {})
+        plan = plan_of(self.config.model_copy(update=chosen), schema, units=units, guides=guides)
+        self.manifest["chosen"] = {"rounds": len(plan.rounds), "batches": plan.batches, "alpha": plan.alpha}
+        return plan
 
     def _affordable(self, plan: Plan, ledger: Ledger) -> Plan:
         """The plan with what is still to be drawn scaled to what is left, where a kill cost a draw that was paid for.

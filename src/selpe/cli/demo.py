@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     *,
-    records: Annotated[int, typer.Option(min=4, max=2000, help="How many records to write.")] = 80,
+    records: Annotated[int, typer.Option(min=4, max=2000, help="How many records to write.")] = 64,
     llm: Annotated[str, typer.Option(help="The model; 'fake' needs no weights and means nothing.")] = "smollm2",
     encoder: Annotated[str | None, typer.Option(help="The encoder; hash with the fake model.")] = None,
     epsilon: Annotated[float, typer.Option(help="The privacy budget ε.")] = 2.0,
@@ -50,7 +50,7 @@ def demo(
         f"their schema (fields, ranges, rules) is public: {shown(folder / 'schema.yaml')}",
     )  # fmt: skip
     _say("2", "The model writes candidates from the schema alone; the table only ever votes, with noise")
-    flags: dict[str, Any] = {"records": records, "llm": llm, "epsilon": epsilon}
+    flags: dict[str, Any] = {"records": records, "llm": llm, "epsilon": epsilon, "guide_sample": 4}
     flags |= {"encoder": encoder or ("hash" if llm == "fake" else "minilm")}
     # The example's budget is kept in its own folder: a second demo starts anew, and no real ledger knows of it.
     made = begin(load_config(folder / "selpe.yaml", flags=flags), ledger=folder / "ledger", yes=True, watch=watch)
