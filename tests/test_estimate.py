@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from selpe.assemble import guides_of
 from selpe.config import RunConfig, check_config
 from selpe.estimate import candidates_of, estimate, stand_in_guides
 from selpe.llm.fake import FakeModel
-from selpe.run import guides_of
 from small_world import SCHEMA, UNLABELLED
 
 

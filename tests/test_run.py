@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from selpe.assemble import plan_of
 from selpe.config import RunConfig, check_config
 from selpe.encode.hashing import HashingEncoder
 from selpe.errors import BudgetError, RunError
 from selpe.llm.fake import FakeModel, Faults
 from selpe.privacy.ledger import Charge
-from selpe.run import RELEASED, Outcome, Run, list_runs, plan_of
+from selpe.run import RELEASED, Outcome, Run, list_runs
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
 

@@ -48,8 +48,9 @@ class Preflight:
 
 def preflight(config: RunConfig, ledger: Ledger, *, source: Any = None, schema: Schema | None = None) -> Preflight:
     """The outlook of a run on this ledger; `source` and `schema` stand in for the files of the settings."""
+    from selpe.assemble import plan_of
     from selpe.privacy.load import count_units
-    from selpe.run import list_runs, plan_of
+    from selpe.run import list_runs
 
     schema = schema or Schema.load(config.data_schema)
     schema.require_confirmed()

@@ -30,21 +30,20 @@ from pathlib import Path
 from typing import Any
 
 from selpe import __version__
+from selpe.assemble import generator_of, guides_of, method_of, plan_of
 from selpe.config import RunConfig, check_config
 from selpe.encode.base import Encoder
 from selpe.errors import ModelError, RunError, StoppedError
 from selpe.event_log import EventLog
 from selpe.events import Answered, Emit, Event, PoolReady, Selected, silence
-from selpe.evolve import Evolution, Evolved, Method
-from selpe.generate import Candidate, Generator, Proposal
-from selpe.guides import Guide, builtin_guides, default_guide, user_guides
+from selpe.evolve import Evolution, Evolved
 from selpe.kernel import MultiChannelKernel
 from selpe.llm.base import ChatModel
 from selpe.llm.remembering import AnswerStore, RememberingModel
 from selpe.privacy.card import build_card, render_markdown
 from selpe.privacy.ledger import Ledger, ledger_root
 from selpe.privacy.load import load_private
-from selpe.privacy.plan import Plan, make_plan
+from selpe.privacy.plan import Plan
 from selpe.schema import Record, Schema
 from selpe.table import write_table
 
@@ -385,77 +384,6 @@ class Run:
         part = path.with_suffix(".part")
         part.write_text(_json(self.manifest), encoding="utf-8")
         os.replace(part, path)  # noqa: PTH105  (atomic on every platform, unlike Path.rename on Windows)
-
-
-def guides_of(config: RunConfig, schema: Schema, model: ChatModel) -> tuple[Guide, ...]:
-    """The guides that a run votes on: one alone where voting is off."""
-    capabilities = model.capabilities()
-    if config.guides == "off":
-        return (default_guide(model.name, capabilities),)
-    own = user_guides(config.guides, model.name, capabilities) if isinstance(config.guides, list) else ()
-    return (*builtin_guides(schema, model.name, capabilities), *own)
-
-
-def plan_of(config: RunConfig, schema: Schema, *, units: int, guides: int) -> Plan:
-    """The plan for these settings, from public numbers alone."""
-    return make_plan(
-        units=units,
-        labels=schema.labels,
-        epsilon=config.epsilon,
-        adjacency=config.adjacency,
-        records=config.records,
-        multiplicity=config.multiplicity,
-        rounds=config.rounds,
-        batches=config.batches,
-        alpha=config.alpha,
-        schedule=config.epsilon_schedule,
-        guides=guides if guides > 1 else 0,
-        bundles=config.bundles if config.bundles > 1 else 0,
-        class_sizes=config.class_sizes,
-        quotas=config.quotas,
-        shape=config.quota,
-        mechanism=config.mechanism,
-        vote=config.votes,
-    )
-
-
-def method_of(config: RunConfig) -> Method:
-    """The switches of the method that the settings ask for."""
-    return Method(
-        multiplicity=config.multiplicity,
-        votes=config.votes,
-        mechanism=config.mechanism,
-        contrast=config.contrast,
-        inclusion=config.inclusion,
-        explore=config.explore,
-        exemplars=config.exemplars,
-        guide_sample=config.guide_sample,
-        bundles=config.bundles,
-    )
-
-
-def generator_of(
-    config: RunConfig, schema: Schema, model: ChatModel, cancel: threading.Event | None = None
-) -> Generator:
-    """The generator that the settings ask for."""
-    return Generator(
-        model,
-        schema,
-        stages=config.stages,
-        temperature=config.temperature,
-        record_temperature=config.record_temperature,
-        attempts=config.attempts,
-        cancel=cancel,
-    )
-
-
-def preview(config: RunConfig, schema: Schema, model: ChatModel, count: int) -> list[Candidate]:
-    """A few candidates from the prior, guide by guide. Reads no private row and spends nothing."""
-    guides, labels = guides_of(config, schema, model), schema.labels or ("",)
-    proposals = [
-        Proposal(guides[i % len(guides)], config.seed + i, label=labels[i % len(labels)] or None) for i in range(count)
-    ]
-    return [candidate for candidate in generator_of(config, schema, model).generate(proposals).candidates if candidate]
 
 
 def list_runs(out: Path) -> list[dict[str, Any]]:

@@ -102,8 +102,8 @@ class SelPE:
 
     def plan(self, rows: int) -> Plan:
         """What ε buys on a table of this many rows, before anything is spent."""
+        from selpe.assemble import plan_of
         from selpe.estimate import stand_in_guides
-        from selpe.run import plan_of
 
         config = self._config(IN_MEMORY)
         return plan_of(config, self.schema, units=rows, guides=len(stand_in_guides(config, self.schema)))
@@ -192,7 +192,7 @@ class SelPE:
 
     def _more(self, count: int, seed: int) -> list[Record]:
         """Further records from the guide and the exemplars that the run ended with."""
-        from selpe.run import generator_of
+        from selpe.assemble import generator_of
 
         missing, found = self._shares(count), list[Record]()
         model = self._open_model()

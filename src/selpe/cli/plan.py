@@ -53,8 +53,8 @@ def plan(
 
 
 def _plan(settings: RunConfig, schema: Schema, rows: int | None) -> Plan:
+    from selpe.assemble import plan_of
     from selpe.estimate import stand_in_guides
-    from selpe.run import plan_of
 
     if rows is None:
         from selpe.privacy.load import count_units

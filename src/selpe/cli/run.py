@@ -138,8 +138,8 @@ def preview(
     setting: Set = None,
 ) -> None:
     """Write a few candidates from the schema alone. Reads no private row and spends nothing."""
+    from selpe.assemble import preview as candidates_of
     from selpe.cli.conduct import opened_model
-    from selpe.run import preview as candidates_of
     from selpe.schema import Schema
 
     settings = _load(config, {**_assigned(setting or []), "llm": llm, "seed": seed})
