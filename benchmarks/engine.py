@@ -234,12 +234,13 @@ def bounded(options: argparse.Namespace, local: LocalModel, _: Path) -> dict[str
     for _answer in local.generate(requests):
         sizes.append(psutil.Process().memory_info().rss / MEBIBYTE)
     fifth = len(sizes) // 5
+    scheduler = local._open()
     return {
         "requests": len(sizes),
         "MiB after a fifth": sizes[fifth],
         "MiB at most": max(sizes),
         "growth MiB": max(sizes) - sizes[fifth],
-        "blocks held at the end": local.blocks_held,
+        "blocks held and kept at the end": [scheduler.pool.held, scheduler.pool.kept],
     }
 
 

@@ -44,6 +44,13 @@ def test_a_shared_prefix_is_computed_once() -> None:
     assert sum(answer.cached_tokens >= 96 for answer in answers) == 15
 
 
+def test_the_ends_of_prompts_do_not_pile_up_in_memory() -> None:
+    loop = scheduler(ToyBackend(blocks=400), parallel=4)
+    stem = "the same beginning, number "
+    list(loop.serve((ask(f"{stem}{i:03}", seed=i, max_tokens=9) for i in range(100)), None, None))
+    assert loop.pool.kept <= len(stem) // 8 + 2
+
+
 def test_prompts_are_never_computed_one_token_at_a_time() -> None:
     backend = ToyBackend(blocks=200)
     loop = scheduler(backend, chunk=16, parallel=3)

@@ -69,6 +69,11 @@ class BlockPool:
         return self.blocks - len(self._free) - len(self._idle)
 
     @property
+    def kept(self) -> int:
+        """Blocks that nobody holds and that are kept for what they contain."""
+        return len(self._idle)
+
+    @property
     def available(self) -> int:
         """Blocks that a new request could still be promised."""
         return len(self._free) + len(self._idle) - self._promised
@@ -171,15 +176,23 @@ class BlockPool:
     def _lend(self, block: int, stretch: _Stretch) -> None:
         self._forget(block)
         self._stretches[block] = stretch
+        former = self._beginnings.get((stretch.parent, stretch.tokens[:GRAIN]))
         for key in stretch.beginnings():
             self._beginnings[key] = block
+        if former is not None and former in self._idle and not self._findable(former):
+            del self._idle[former]
+            self._forget(former)
+            self._free.append(former)
 
     def _findable(self, block: int) -> bool:
-        """True when some prompt could still be served from this block rather than from another."""
+        """True when it pays to keep this block: it is full, or it is the newest of those that begin as it does.
+
+        One block for each way to go on is enough; keeping every prompt's last block would fill the memory.
+        """
         stretch = self._stretches.get(block)
         return stretch is not None and (
             self._full.get((stretch.parent, stretch.tokens)) == block
-            or any(self._beginnings.get(key) == block for key in stretch.beginnings())
+            or self._beginnings.get((stretch.parent, stretch.tokens[:GRAIN])) == block
         )
 
     def _forget(self, block: int) -> None:
