@@ -11,7 +11,7 @@ import hashlib
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -118,70 +118,66 @@ class Generator:
     ) -> Generation:
         """A candidate for each proposal, all distinct and unlike the records in `taken`.
 
-        Waves: every open proposal is asked for once, then judged in order. Judging in order, and not as answers
-        arrive, makes the pool the same whatever the model's timing.
+        A proposal that fails is tried again at once, so that the model always has many to work on; which attempts it
+        needs depends on its own answers alone. Duplicates are told in the order of the proposals, and not as answers
+        arrive: the pool is the same whatever the model's timing.
         """
         effort = Effort()
         seen = {self._schema.dumps(record) for record in taken}
         found: list[Candidate | None] = [None] * len(proposals)
-        open_, last = list(range(len(proposals))), dict.fromkeys(range(len(proposals)), "unanswered")
-        for attempt in range(self._attempts):
-            if not open_:
-                break
-            texts = self._wave({number: proposals[number] for number in open_}, attempt, effort, watch)
-            still = []
-            for number in open_:
-                context, answer = texts.get(number, ("", None))
-                outcome = self._judge(proposals[number], context, answer, attempt, seen)
-                if isinstance(outcome, Candidate):
+        waiting = dict.fromkeys(range(len(proposals)), 0)  # which attempt comes next
+        while waiting and not self.stopped:
+            tried = self._tried(proposals, waiting, effort, watch)
+            waiting = {}
+            for number, outcome in sorted(tried.items()):
+                if isinstance(outcome, str):
+                    effort.given_up[outcome] += 1
+                elif (text := self._schema.dumps(outcome.record)) not in seen:
+                    seen.add(text)
                     found[number] = outcome
+                elif outcome.attempts < self._attempts:
+                    effort.retries["duplicate"] += 1
+                    waiting[number] = outcome.attempts
                 else:
-                    last[number] = outcome
-                    effort.retries[outcome] += 1
-                    still.append(number)
-            open_ = still
-            if self.stopped:
-                break
-        effort.given_up.update(last[number] for number in open_)
-        effort.retries -= effort.given_up
+                    effort.given_up["duplicate"] += 1
         return Generation(tuple(found), effort)
 
-    # -- one wave ------------------------------------------------------------------------------------------------
+    def _tried(
+        self, proposals: Sequence[Proposal], waiting: Mapping[int, int], effort: Effort, watch: Watcher | None
+    ) -> dict[int, Candidate | str]:
+        """Valid candidates for some proposals, or the reason of their last failure.
 
-    def _wave(
-        self, proposals: dict[int, Proposal], attempt: int, effort: Effort, watch: Watcher | None
-    ) -> dict[int, tuple[str, Answer]]:
-        """Both stages for some proposals; stage II of one overlaps with stage I of another."""
+        Stage II of one overlaps with stage I of another, and with further attempts of a third.
+        """
         contexts: dict[int, str] = {}
-        answers: dict[int, tuple[str, Answer]] = {}
+        outcomes: dict[int, Candidate | str] = dict.fromkeys(waiting, "unanswered")
 
         def follow(answer: Answer) -> Iterable[Request]:
-            stage, number = answer.request.key.split(":")
-            if stage != "I" or answer.finish not in ("stop", "length"):
-                return ()
-            contexts[int(number)] = " ".join(answer.text.split())
-            return (self._second(proposals[int(number)], contexts[int(number)], int(number), attempt),)
+            stage, number, attempt = _handle(answer)
+            proposal = proposals[number]
+            if stage == "I" and answer.finish in ("stop", "length"):
+                contexts[number] = " ".join(answer.text.split())
+                return (self._second(proposal, contexts[number], number, attempt),)
+            outcomes[number] = outcome = self._judge(proposal, contexts.get(number, ""), answer, attempt)
+            if isinstance(outcome, str) and outcome != "unanswered" and attempt + 1 < self._attempts:
+                effort.retries[outcome] += 1
+                return (self._opening_request(proposal, number, attempt + 1),)
+            return ()
 
-        first = self._first if self._stages == 2 else self._only
-        requests = (first(proposal, number, attempt) for number, proposal in proposals.items())
-        for answer in self._model.generate(requests, follow=follow if self._stages == 2 else None, cancel=self._cancel):
-            stage, number = answer.request.key.split(":")
+        requests = (self._opening_request(proposals[number], number, attempt) for number, attempt in waiting.items())
+        for answer in self._model.generate(requests, follow=follow, cancel=self._cancel):
             effort.answers += 1
             effort.prompt_tokens += answer.prompt_tokens
             effort.completion_tokens += answer.completion_tokens
             if answer.error is not None and not answer.error.retryable:
                 raise answer.error
-            if stage == "II" or answer.finish not in ("stop", "length"):
-                answers[int(number)] = (contexts.get(int(number), ""), answer)
             if watch is not None:
                 watch(answer)
-        return answers
+        return outcomes
 
-    def _judge(
-        self, proposal: Proposal, context: str, answer: Answer | None, attempt: int, seen: set[str]
-    ) -> Candidate | str:
+    def _judge(self, proposal: Proposal, context: str, answer: Answer, attempt: int) -> Candidate | str:
         """The candidate that an answer holds, or the reason why it holds none."""
-        if answer is None or answer.finish == "cancelled":
+        if answer.finish == "cancelled":
             return "unanswered"
         if answer.finish == "error":
             return "model error"
@@ -197,14 +193,14 @@ class Generator:
             return "rule" if all(violation.level == "rule" for violation in violations) else "invalid"
         if proposal.label is not None and self._schema.label_of(record) != proposal.label:
             return "wrong class"
-        text = self._schema.dumps(record)
-        if text in seen:
-            return "duplicate"
-        seen.add(text)
-        raw = answer.text if proposal.guide.form == "json" else text
+        raw = answer.text if proposal.guide.form == "json" else self._schema.dumps(record)
         return Candidate(record, raw, proposal, context, attempt + 1)
 
     # -- requests ------------------------------------------------------------------------------------------------
+
+    def _opening_request(self, proposal: Proposal, number: int, attempt: int) -> Request:
+        """What an attempt begins with."""
+        return (self._first if self._stages == 2 else self._only)(proposal, number, attempt)
 
     def _first(self, proposal: Proposal, number: int, attempt: int) -> Request:
         """Stage I: the latent context t."""
@@ -214,7 +210,7 @@ class Generator:
         return self._request(
             "context", proposal, fixed, "", seed,
             max_tokens=CONTEXT_TOKENS, temperature=self._temperature * proposal.guide.heat, stop=stop,
-            key=f"I:{number}",
+            key=f"I:{number}:{attempt}",
         )  # fmt: skip
 
     def _second(self, proposal: Proposal, context: str, number: int, attempt: int) -> Request:
@@ -232,7 +228,8 @@ class Generator:
         limits: dict[str, Any] = constraint(self._schema, fixed, proposal.guide.form) if self._constrained else {}
         return self._request(
             "record", proposal, fixed, context, _seed(proposal.seed, attempt, 2),
-            max_tokens=self._record_tokens, temperature=temperature * proposal.guide.heat, key=f"II:{number}", **limits,
+            max_tokens=self._record_tokens, temperature=temperature * proposal.guide.heat,
+            key=f"II:{number}:{attempt}", **limits,
         )  # fmt: skip
 
     def _request(
@@ -320,6 +317,12 @@ class Generator:
         """Room for the longest record that the schema allows, within reason."""
         letters = sum(len(one.name) + 8 + getattr(one, "max_length", 24) for one in self._schema.fields)
         return min(1200, 40 + letters // 2)
+
+
+def _handle(answer: Answer) -> tuple[str, int, int]:
+    """Stage, proposal and attempt that an answer belongs to."""
+    stage, number, attempt = answer.request.key.split(":")
+    return stage, int(number), int(attempt)
 
 
 def _seed(seed: int, attempt: int, stage: int) -> int:
