@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from selpe.errors import ModelError
-from selpe.generate import Generator, Proposal, without_exemplars
+from selpe.generate import Generator, Proposal, repetitive, without_exemplars
 from selpe.guides import Guide, builtin_guides, family_of, user_guides, written_guides
 from selpe.llm import Answer, Capabilities, Request
 from selpe.llm.fake import FakeModel, Faults
@@ -187,3 +187,18 @@ def test_the_prompt_holds_no_record_that_is_not_public() -> None:
         public |= words(answer.text)
     for request in model.asked:
         assert words(request.prompt) - public <= {"typical", "entries", "notes", "record"}
+
+
+def test_a_text_that_goes_in_circles_is_not_taken() -> None:
+    assert repetitive("no hair: 2, no hair: 2, no hair: 2, no hair: 2, no hair: 2,")
+    assert not repetitive("Since last night, shakes on and off. Sclera yellow. Stones known.")
+    assert not repetitive("")
+
+    class Circling(FakeModel):
+        def _answer(self, request: Request) -> Answer:
+            record = json.loads(super()._answer(request).text) | {"topic": "on and " * 8 + "on"}
+            return Answer(request, json.dumps(record), "stop")
+
+    made = Generator(Circling(), SCHEMA, stages=1, attempts=2).generate(proposals(3))
+    assert made.candidates == (None,) * 3
+    assert (made.effort.retries["repetitive"], made.effort.given_up["repetitive"]) == (3, 3)

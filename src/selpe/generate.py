@@ -22,10 +22,11 @@ from selpe.errors import ModelError
 from selpe.guides import Guide
 from selpe.llm.base import Answer, ChatModel, Message, Request
 from selpe.realise import constraint, parse, written
-from selpe.schema import BooleanField, CategoryField, Record, Schema, Value
+from selpe.schema import BooleanField, CategoryField, Record, Schema, TextField, Value
 
 CONTEXT_TOKENS = 120  # a context that is cut short still steers stage II
 ORDERS = 3
+MOST_REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,8 @@ class Generator:
             return "rule" if all(violation.level == "rule" for violation in violations) else "invalid"
         if proposal.label is not None and self._schema.label_of(record) != proposal.label:
             return "wrong class"
+        if any(repetitive(str(record[name])) for name in self._texts if record[name] is not None):
+            return "repetitive"
         raw = answer.text if proposal.guide.form == "json" else self._schema.dumps(record)
         return Candidate(record, raw, proposal, context, attempt + 1)
 
@@ -313,10 +316,21 @@ class Generator:
     # -- sizes ---------------------------------------------------------------------------------------------------
 
     @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self._schema.fields if isinstance(one, TextField))
+
+    @cached_property
     def _record_tokens(self) -> int:
         """Room for the longest record that the schema allows, within reason."""
         letters = sum(len(one.name) + 8 + getattr(one, "max_length", 24) for one in self._schema.fields)
         return min(1200, 40 + letters // 2)
+
+
+def repetitive(text: str) -> bool:
+    """Whether a text goes in circles, as small models do: the same three words in a row, four times or more."""
+    words = text.lower().split()
+    triples = Counter(zip(words, words[1:], words[2:], strict=False))
+    return bool(triples) and max(triples.values()) > MOST_REPEATS
 
 
 def _handle(answer: Answer) -> tuple[str, int, int]:

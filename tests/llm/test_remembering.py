@@ -103,6 +103,7 @@ def test_after_kill_9_the_finished_answers_are_there_and_the_result_is_the_same(
     known, fresh = len(store), FakeModel()
     resumed = Generator(RememberingModel(fresh, store), SCHEMA).generate(proposals)
     whole = Generator(FakeModel(), SCHEMA).generate(proposals)
+    store.close()
     assert known > 0
     assert fresh.requests_served == whole.effort.answers - known
     assert resumed.candidates == whole.candidates
