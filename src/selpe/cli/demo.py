@@ -50,7 +50,7 @@ def demo(
         f"their schema (fields, ranges, rules) is public: {shown(folder / 'schema.yaml')}",
     )  # fmt: skip
     _say("2", "The model writes candidates from the schema alone; the table only ever votes, with noise")
-    flags: dict[str, Any] = {"records": records, "llm": llm, "epsilon": epsilon, "guide_sample": 4}
+    flags: dict[str, Any] = {"records": records, "llm": llm, "epsilon": epsilon, "guide_sample": 3, "multiplicity": 2}
     flags |= {"encoder": encoder or ("hash" if llm == "fake" else "minilm")}
     # The example's budget is kept in its own folder: a second demo starts anew, and no real ledger knows of it.
     made = begin(load_config(folder / "selpe.yaml", flags=flags), ledger=folder / "ledger", yes=True, watch=watch)
