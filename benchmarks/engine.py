@@ -230,17 +230,20 @@ def bounded(options: argparse.Namespace, local: LocalModel, _: Path) -> dict[str
     """Memory over 500 queued requests of up to 300 tokens: how much the peak grows in the second half."""
     text = prefix(Schema.load(SCHEMAS / "five.yaml"), 200, local.count_tokens)
     requests = free_requests(text, options.queued, 300)
-    sizes = []
+    pool = local._open().pool
+    sizes, used = [], []
     for _answer in local.generate(requests):
         sizes.append(psutil.Process().memory_info().rss / MEBIBYTE)
+        used.append(pool.held + pool.kept)
     half = len(sizes) // 2
-    scheduler = local._open()
     return {
         "requests": len(sizes),
         "MiB at most, first half": max(sizes[:half]),
         "MiB at most, second half": max(sizes[half:]),
         "growth MiB": max(sizes[half:]) - max(sizes[:half]),
-        "blocks held and kept at the end": [scheduler.pool.held, scheduler.pool.kept],
+        "MiB by tenths": [round(max(sizes[: (i + 1) * len(sizes) // 10])) for i in range(10)],
+        "blocks in use at most, by tenths": [max(used[: (i + 1) * len(used) // 10]) for i in range(10)],
+        "blocks held and kept at the end": [pool.held, pool.kept],
     }
 
 
