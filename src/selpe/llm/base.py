@@ -17,6 +17,10 @@ from selpe.errors import ModelError
 Role = Literal["system", "user", "assistant"]
 Finish = Literal["stop", "length", "cancelled", "error"]
 
+# How LLGuidance lays constrained JSON out: as models have mostly seen it. A schema may ask for something else
+# under its key 'x-guidance'.
+JSON_STYLE: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
 
 @dataclass(frozen=True, slots=True)
 class Message:

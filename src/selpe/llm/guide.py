@@ -14,11 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.errors import ModelError
-from selpe.llm.base import Request
+from selpe.llm.base import JSON_STYLE, Request
 from selpe.llm.vocabulary import Vocabulary
-
-# JSON as models have mostly seen it. A schema may ask for something else under its key 'x-guidance'.
-_JSON_STYLE: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 class Guide(Protocol):
@@ -70,7 +67,7 @@ class Grammars:
         if request.grammar is not None:
             source = LLMatcher.grammar_from_lark(request.grammar)
         else:
-            source = LLMatcher.grammar_from_json_schema(json.dumps(request.json_schema), defaults=_JSON_STYLE)
+            source = LLMatcher.grammar_from_json_schema(json.dumps(request.json_schema), defaults=JSON_STYLE)
         matcher = LLMatcher(self._llguidance(), source, log_level=0)
         if matcher.is_error():
             what = "grammar" if request.grammar is not None else "JSON schema"

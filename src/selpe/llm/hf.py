@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selpe.errors import ModelError, PromptTooLongError
-from selpe.llm.base import Answer, Capabilities, Finish, Follow, Request
+from selpe.llm.base import JSON_STYLE, Answer, Capabilities, Finish, Follow, Request
 
 if TYPE_CHECKING:
     import numpy as np
 
 _INSTALL = 'Install them: pip install "selpe[hf]"'
-_JSON_STYLE: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _STOP_WINDOW = 48  # tokens decoded at each step to look for a stop string
 
 
@@ -291,7 +290,7 @@ class _Grammars:
         if request.grammar is not None:
             source = LLMatcher.grammar_from_lark(request.grammar)
         else:
-            source = LLMatcher.grammar_from_json_schema(json.dumps(request.json_schema), defaults=_JSON_STYLE)
+            source = LLMatcher.grammar_from_json_schema(json.dumps(request.json_schema), defaults=JSON_STYLE)
         matcher = LLMatcher(self._tokenizer, source, log_level=0)
         if matcher.is_error():
             raise ModelError(f"the grammar of this request cannot be used: {matcher.get_error().splitlines()[0]}")

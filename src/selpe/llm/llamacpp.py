@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from selpe.errors import ModelError, ModelNotFoundError, PromptTooLongError
-from selpe.llm.base import Answer, Capabilities, Finish, Follow, Request
+from selpe.llm.base import JSON_STYLE, Answer, Capabilities, Finish, Follow, Request
 
 _RANDOM_SEED = 0xFFFFFFFF  # llama.cpp reads this value as 'no seed'
-_JSON_STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _INSTALL = 'Install it: pip install "selpe[llamacpp]"'
 
 
@@ -230,7 +229,7 @@ def _payload(request: Request) -> dict[str, Any]:
 def _constraint(request: Request) -> str:
     """The request's grammar or schema as one Lark grammar, '' without either."""
     if request.json_schema is not None:
-        style = {**_JSON_STYLE, **request.json_schema.get("x-guidance", {})}
+        style = {**JSON_STYLE, **request.json_schema.get("x-guidance", {})}
         return f"start: %json {json.dumps({**request.json_schema, 'x-guidance': style})}\n"
     return request.grammar or ""
 
