@@ -84,6 +84,23 @@ def test_a_draw_lost_in_a_kill_is_not_free_and_the_run_goes_on_with_less(setting
     assert run.ledger.spent() == spent
 
 
+@pytest.mark.parametrize("spared", [0.0, 1e-9])
+def test_when_lost_draws_took_all_of_the_epsilon_what_is_left_is_chance(
+    settings: Callable[..., RunConfig], spared: float
+) -> None:
+    run = Run.create(settings())
+    run.ledger.set_budget(4.0)
+    lost = 4.0 - spared
+    run.ledger.charge(Charge(run.name, "guide", "permute-and-flip", lost / 2, lost))  # paid, and its result lost
+    outcome = execute(Run.open(run.folder))
+    assert len(outcome.records) == 24
+    assert run.ledger.spent().epsilon_replace_one == pytest.approx(lost)
+    assert {one["mechanism"] for one in outcome.manifest["selections"]} == {"uniform (ε = 0)"}
+    charged = {entry.data["selection"] for entry in run.ledger.entries() if entry.kind == "charge"}
+    assert charged == {one["name"] for one in outcome.manifest["selections"]}
+    assert execute(Run.open(run.folder)).records == outcome.records  # chance is drawn once, and stored
+
+
 def test_a_resumed_run_keeps_its_plan_when_the_planner_has_changed(
     settings: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ from selpe.table import write_table
 log = logging.getLogger(__name__)
 
 RELEASED = ("privacy-card.json", "privacy-card.md", "schema.json", "synthetic.csv", "synthetic.jsonl")
+SMALLEST_EPSILON = 1e-6  # of a choice in a run that lost some: below this a draw is as good as chance
 INTERNAL_NOTE = "What lies here was computed against private rows without noise. It must not leave the house.\n"
 _VERSIONS = ("opendp", "numpy", "openvino", "openvino-genai", "llguidance", "scikit-learn", "pandas")
 
@@ -299,8 +300,11 @@ class Run:
         if lost and ledger.budget is not None and 0 < due < float("inf"):
             left = max(0.0, ledger.budget.epsilon - ledger.spent().epsilon(ledger.budget.adjacency))
             share = min(1.0, left / due * (1 - 1e-9))
+            if left < SMALLEST_EPSILON * len(prices):
+                share = 0.0  # nothing worth drawing with: what is left is chosen at random, which costs nothing
             if share < 1.0:
-                log.warning("a killed process lost %d paid choice(s); what is left to choose has less ε now", lost)
+                rest = "has less ε now" if share else "is left to chance: all of the ε is spent"
+                log.warning("a killed process lost %d paid choice(s); what is left to choose %s", lost, rest)
                 prices = {name: price if name in drawn else price * share for name, price in prices.items()}
         self._note(str(self.manifest["state"]), prices={name: str(price) for name, price in prices.items()})
         return plan.at(prices)

@@ -8,6 +8,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,6 +60,7 @@ def killed_once_or_done(folder: Path, seconds: float, test_seed: int | None) -> 
         try:
             execute(Run.open(folder), test_seed=test_seed)
         except BaseException:
+            traceback.print_exc()
             os._exit(1)
         os._exit(0)
     time.sleep(seconds)
