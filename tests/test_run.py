@@ -97,7 +97,7 @@ def test_when_lost_draws_took_all_of_the_epsilon_what_is_left_is_chance(
     assert run.ledger.spent().epsilon_replace_one == pytest.approx(lost)
     assert {one["mechanism"] for one in outcome.manifest["selections"]} == {"uniform (ε = 0)"}
     charged = {entry.data["selection"] for entry in run.ledger.entries() if entry.kind == "charge"}
-    assert charged == {one["name"] for one in outcome.manifest["selections"]}
+    assert charged == {one["selection"] for one in outcome.manifest["selections"]}
     assert execute(Run.open(run.folder)).records == outcome.records  # chance is drawn once, and stored
 
 
