@@ -1,0 +1,1 @@
+"""The predictors that utility is measured by, one module each, behind one protocol."""
