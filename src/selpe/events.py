@@ -59,7 +59,7 @@ class PoolReady(Event):
 
 @dataclass(frozen=True, slots=True)
 class Selected(Event):
-    """A private choice was made and paid for."""
+    """A private choice was made and paid for. `records` are the winners, where records were chosen."""
 
     selection: str
     mechanism: str
@@ -68,6 +68,7 @@ class Selected(Event):
     private: bool
     replayed: bool
     winners: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    records: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

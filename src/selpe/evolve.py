@@ -201,7 +201,8 @@ class Evolution:
             batches=self.plan.batches,
             context=self._digest(pools),
         )
-        return self._noted(name, made)
+        won = {label: tuple(pools[label][i].record for i in places) for label, places in made.winners.items()}
+        return self._noted(name, made, won)
 
     def _choose_guide(self) -> Guide:
         """One guide of several, each judged by a small sample that it generated."""
@@ -263,12 +264,10 @@ class Evolution:
             )
         return NoisyMax(epsilon, self.adjacency, self.method.mechanism)
 
-    def _noted(self, name: str, made: Selection) -> Selection:
+    def _noted(self, name: str, made: Selection, records: Mapping[str, tuple[Record, ...]] | None = None) -> Selection:
         self._selections.append(made)
-        cost = made.guarantee
-        self.emit(
-            Selected(name, made.mechanism, cost.add_remove, cost.replace_one, made.private, made.replayed, made.winners)
-        )
+        cost, which = made.guarantee, (made.private, made.replayed, made.winners, records or {})
+        self.emit(Selected(name, made.mechanism, cost.add_remove, cost.replace_one, *which))
         return made
 
     # -- inclusion and context -----------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class Tally:
                 for reason, count in more.items():
                     counts[reason] = counts.get(reason, 0) + count
         elif isinstance(event, Selected):
-            self.selections.append(event.as_dict())
+            self.selections.append({key: value for key, value in event.as_dict().items() if key != "records"})
 
 
 @dataclass(frozen=True, slots=True)

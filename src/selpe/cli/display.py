@@ -219,7 +219,8 @@ class JsonLines:
     def event(self, event: Event, reading: Reading) -> None:
         """The event as it is; sample records stay out, they are many and in the release anyway."""
         content = event.as_dict()
-        content.pop("samples", None)
+        for bulky in ("samples", "records") if isinstance(event, PoolReady | Selected) else ():
+            content.pop(bulky, None)
         self._write(content)
 
     def tick(self, reading: Reading) -> None:

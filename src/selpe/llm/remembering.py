@@ -60,6 +60,7 @@ class AnswerStore:
             return
         line = {
             "key": key.hex(),
+            "stage": answer.request.key.partition(":")[0],  # for those who count raw outputs later
             "text": answer.text,
             "finish": answer.finish,
             "prompt_tokens": answer.prompt_tokens,
