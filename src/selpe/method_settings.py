@@ -36,7 +36,7 @@ class WaspSettings(Group):
     """WASP: contrastive prompts from near and far votes, with several models."""
 
     rounds: int = Field(4, ge=1, le=100, description="T, the private looks at the table.")
-    votes: int = Field(8, ge=1, le=64, description="Q: a row votes for its Q nearest and Q furthest samples.")
+    votes: int = Field(8, ge=1, le=32, description="Q: a row votes for its Q nearest and Q furthest samples.")
     shown: int = Field(8, ge=2, le=64, description="S: samples per class to draw a prompt's examples from.")
     calibration: Literal["tight", "published"] = Field("tight", description="How σ follows from ε; see baselines.md.")
     models: list[str] = Field(default=[], description="Further models beside `llm`, written in the same way.")

@@ -217,7 +217,7 @@ def test_joint_composition_admits_what_sums_would_refuse_and_still_stops() -> No
     sigma = gaussian_sigma(2.0, 1e-5, 1.0, 10) * 1.15  # the room that a fixed Rényi order needs
     for n in range(10):
         ledger.charge(gaussian(f"s{n}", sigma, 0.5))
-    assert ledger.spent().epsilon_replace_one == 5.0
+    assert ledger.spent().epsilon_replace_one < 2.0  # as one mechanism; the plain sum of the charges is 5
     admitted = 0
     with pytest.raises(BudgetError):  # noqa: PT012
         for n in range(10, 20):

@@ -151,7 +151,7 @@ def compose(events: Sequence[Event], delta: float = 0.0) -> Composed:
     Three arguments are tried: basic composition, Rényi orders, privacy loss distributions. Each bounds all
     the events by itself; the least ε is taken, and no two arguments are mixed.
     """
-    found = [Composed(_basic(events, delta), delta, "basic")]
+    found = [Composed(pure_and_gaussian(events, delta), delta, "basic")]
     if delta > 0 and events:
         found.append(Composed(min(rdp_epsilon(events, order, delta) for order in _ORDERS), delta, "rdp"))
         if math.isfinite(min(c.epsilon for c in found)):
@@ -159,8 +159,11 @@ def compose(events: Sequence[Event], delta: float = 0.0) -> Composed:
     return min(found, key=lambda c: c.epsilon)
 
 
-def _basic(events: Sequence[Event], delta: float) -> float:
-    """Σ ε of what is pure, and all Gaussian looks as one at δ; DP-SGD has no place in it."""
+def pure_and_gaussian(events: Sequence[Event], delta: float) -> float:
+    """Σ ε of what is pure, and all Gaussian looks as one at δ; DP-SGD with sampling has no place in it.
+
+    It holds for events chosen in the light of earlier results, too (PROOF.md, step 18), so that it can be a filter.
+    """
     pure = math.fsum(e.epsilon * e.count for e in events if isinstance(e, Pure | BoundedRange))
     square = math.fsum(e.count / e.sigma_over_sensitivity**2 for e in events if isinstance(e, Gaussian))
     if any(isinstance(e, DpSgd) for e in events) or (square and not delta):

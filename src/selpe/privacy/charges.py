@@ -11,15 +11,18 @@ from typing import Any, Literal, TypeAlias
 from selpe.errors import BudgetError, ConfigError
 from selpe.privacy.accounting import (
     Event,
+    Gaussian,
     Pure,
     Relation,
     event_from_dict,
     event_to_dict,
     filter_order,
+    pure_and_gaussian,
     rdp_epsilon,
 )
 
-Composition: TypeAlias = Literal["basic", "joint"]
+Composition: TypeAlias = Literal["basic", "joint", "gaussian"]
+COMPOSITIONS: tuple[Composition, ...] = ("basic", "joint", "gaussian")
 # Shares of an ε do not add up to it in floating point (six times 5/6 is more than 5). One part in a billion is
 # below anything a guarantee is stated to.
 _SLACK = 1 + 1e-9
@@ -118,7 +121,9 @@ class Budget:
 
     `basic` adds up every ε and δ. `joint`, the choice where δ > 0, admits a charge while either all charges
     are pure and Σ ε stays below the cap, or the Rényi divergences of all events, at the one order that the cap
-    fixes, stay below it. Both are filters: they hold although later charges may depend on earlier results.
+    fixes, stay below it. `gaussian`, for methods that add Gaussian noise, adds up what is pure and takes all Gaussian
+    noise for the one Gaussian mechanism that it is, exactly. All are filters: they hold although later charges may
+    depend on earlier results (PROOF.md, step 18). Which one counts is fixed with the cap, not chosen in hindsight.
     """
 
     epsilon: float
@@ -133,10 +138,10 @@ class Budget:
             raise ConfigError("delta of a budget must be at least 0 and below 1")
         if self.adjacency not in ("add-remove", "replace-one"):
             raise ConfigError("adjacency must be 'replace-one' or 'add-remove'")
-        if self.composition not in ("basic", "joint"):
-            raise ConfigError("composition must be 'basic' or 'joint'")
-        if self.composition == "joint" and self.delta == 0:
-            raise ConfigError("joint composition needs a delta above 0")
+        if self.composition not in COMPOSITIONS:
+            raise ConfigError(f"composition must be one of {', '.join(COMPOSITIONS)}")
+        if self.composition != "basic" and self.delta == 0:
+            raise ConfigError(f"{self.composition} composition needs a delta above 0")
 
     def to_dict(self) -> dict[str, Any]:
         """The cap as plain data."""
@@ -161,6 +166,9 @@ class Budget:
             return epsilon, delta
         events = [c.event(self.adjacency) for c in counted]
         known = [e for e in events if e is not None]
+        if self.composition == "gaussian":
+            exact = pure_and_gaussian(known, self.delta) if len(known) == len(events) else math.inf
+            return exact, self.delta if any(isinstance(e, Gaussian) for e in known) else 0.0
         joint = math.inf
         if len(known) == len(events):
             joint = rdp_epsilon(known, filter_order(self.epsilon, self.delta), self.delta)
@@ -172,7 +180,7 @@ class Budget:
         """Raises unless the extra charge fits under the cap together with all earlier ones."""
         if extra.free or not extra.private:
             return
-        if self.composition == "joint" and extra.event(self.adjacency) is None:
+        if self.composition != "basic" and extra.event(self.adjacency) is None:
             raise BudgetError(
                 "a charge with a delta above 0 must say what happened (its event), so that it can be composed",
                 where=dataset,
@@ -217,13 +225,13 @@ class Spent:
 
 
 def spent(charges: Iterable[Charge], *, results: int = 0) -> Spent:
-    """The plain sum of the charges; controls are counted apart."""
+    """What the charges come to: sums, but all Gaussian noise counts as one exact mechanism. Controls are apart."""
     everything = list(charges)
     counted = [c for c in everything if c.private]
     total = Spent(
-        epsilon_add_remove=math.fsum(c.epsilon_add_remove for c in counted),
-        epsilon_replace_one=math.fsum(c.epsilon_replace_one for c in counted),
-        delta=math.fsum(c.delta for c in counted),
+        epsilon_add_remove=_together(counted, "add-remove"),
+        epsilon_replace_one=_together(counted, "replace-one"),
+        delta=_common_delta(counted) + math.fsum(c.delta for c in counted if not _is_gaussian(c)),
         charges=len(everything),
         controls=len(everything) - len(counted),
         runs=tuple(dict.fromkeys(c.run for c in everything)),
@@ -232,20 +240,37 @@ def spent(charges: Iterable[Charge], *, results: int = 0) -> Spent:
     return replace(total, without_result=len(everything) - results)
 
 
+def _together(charges: Sequence[Charge], relation: Relation) -> float:
+    """ε of these charges under one relation. Adding up the ε of Gaussian looks would overstate it several times."""
+    plain = math.fsum(c.epsilon(relation) for c in charges if not _is_gaussian(c))
+    noise = [event for c in charges if _is_gaussian(c) and (event := c.event(relation)) is not None]
+    return plain + (pure_and_gaussian(noise, _common_delta(charges)) if noise else 0.0)
+
+
+def _common_delta(charges: Sequence[Charge]) -> float:
+    """The δ at which Gaussian noise is stated together: the largest that one of its charges is stated at."""
+    return max((c.delta for c in charges if _is_gaussian(c)), default=0.0)
+
+
+def _is_gaussian(charge: Charge) -> bool:
+    return isinstance(charge.event_add_remove, Gaussian) and isinstance(charge.event_replace_one, Gaussian)
+
+
 def _number(epsilon: float) -> float | str:
     return float(epsilon) if math.isfinite(epsilon) else "inf"
 
 
 def spent_by(charges: Iterable[Charge]) -> dict[str, dict[str, float]]:
-    """Σ ε of each run, in the order in which they first charged."""
+    """What each run has spent, in the order in which they first charged."""
     groups: dict[str, list[Charge]] = {}
     for charge in charges:
         groups.setdefault(charge.run, []).append(charge)
+    totals = {run: spent(group) for run, group in groups.items()}
     return {
         run: {
-            "charges": len(group),
-            "epsilon_add_remove": math.fsum(c.epsilon_add_remove for c in group if c.private),
-            "epsilon_replace_one": math.fsum(c.epsilon_replace_one for c in group if c.private),
+            "charges": total.charges,
+            "epsilon_add_remove": total.epsilon_add_remove,
+            "epsilon_replace_one": total.epsilon_replace_one,
         }
-        for run, group in groups.items()
+        for run, total in totals.items()
     }

@@ -82,7 +82,7 @@ class Ledger:
         return _charges(self.entries())
 
     def spent(self) -> Spent:
-        """The plain sums of everything charged, under both neighbour relations."""
+        """What everything charged comes to, under both neighbour relations."""
         entries = self.entries()
         return spent(_charges(entries), results=len(_results(entries)))
 

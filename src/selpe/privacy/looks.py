@@ -98,12 +98,7 @@ class GaussianPlan:
         kinds: dict[str, list[Look]] = {}
         for look in self.looks:
             kinds.setdefault(look.name.rstrip("0123456789").rstrip("-"), []).append(look)
-        return [
-            f"{len(looks)} × {kind} (σ {looks[0].sigma(self.adjacency):.4g})"
-            if len(looks) > 1 or looks[0].count == 1
-            else f"{kind}, {looks[0].count} steps (σ {looks[0].sigma(self.adjacency):.4g})"
-            for kind, looks in kinds.items()
-        ]
+        return [f"{_said(kind, looks)} (σ {looks[0].sigma(self.adjacency):.4g})" for kind, looks in kinds.items()]
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data; infinity is the word `inf`, since JSON has no number for it."""
@@ -155,6 +150,12 @@ def square_of(epsilon: float, delta: float) -> float:
     if epsilon == 0 or math.isinf(epsilon):
         return epsilon
     return 1 / gaussian_sigma(epsilon, delta) ** 2
+
+
+def _said(kind: str, looks: Sequence[Look]) -> str:
+    if len(looks) > 1:
+        return f"{len(looks)} looks ({kind})"
+    return f"{kind}, {looks[0].count} steps" if looks[0].count > 1 else kind
 
 
 def _plain(value: Any) -> Any:

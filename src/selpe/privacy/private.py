@@ -1,6 +1,7 @@
-"""The private table: the only object that holds private rows, and the one private step it offers.
+"""The private table: the only object that holds private rows, and the private steps it offers.
 
-It can say how many units it protects and run a selection. It has no way to hand out a row, a distance or a vote. Python
+It can say how many units it protects, run a selection, and answer a histogram query with noise. It has no way to hand
+out a row, a distance or a vote. Python
 cannot stop somebody who is determined to look inside a process they control; the boundary keeps honest code honest, and
 a test walks the source to see that it does.
 """
@@ -8,6 +9,7 @@ a test walks the source to see that it does.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, final, get_args
@@ -21,14 +23,18 @@ from selpe.privacy.accounting import BoundedRange, Event
 from selpe.privacy.batches import assign, one_row_each
 from selpe.privacy.charges import Charge, Receipt
 from selpe.privacy.fingerprint import Fingerprint, fingerprint
+from selpe.privacy.histograms import Histogram, HistogramQuery, sizes_of
 from selpe.privacy.intake import admit
 from selpe.privacy.key import Key
+from selpe.privacy.noise import Noise, gaussian_charge, guarantee_of
 from selpe.privacy.seal import sealed
 from selpe.privacy.select import Guarantee, Influence, Mechanism, Selector
 from selpe.privacy.votes import Approval, Coverage, Kernel, PoolKernel, RecordVote, Representation, SetVote
 from selpe.schema import Schema, Value
 
-__all__ = ["Account", "Mechanism", "PrivateTable", "RecordVote", "Selection", "SetVote"]
+__all__ = ["Account", "Histogram", "Mechanism", "PrivateTable", "RecordVote", "Selection", "SetVote"]
+
+_DECIMALS = 6  # of a noisy count: rounding it, far below the noise, keeps ledger lines short
 
 
 class Account(Protocol):
@@ -195,6 +201,35 @@ class PrivateTable:
         asked = _Round(selection, repr(vote), context, Influence(vote.step), sizes, vote.remote)
         return self.__settle(asked, mechanism, scores)
 
+    def histogram(self, query: HistogramQuery, *, noise: Noise, selection: str, context: str = "") -> Histogram:
+        """How the rows of each class spread their votes over its samples, with noise on every count: one charge.
+
+        `selection` and `context` are as in `select`: a name within the run, and a hash of the samples.
+        """
+        if type(query) not in get_args(HistogramQuery):
+            raise PrivacyError("a histogram query must be one of nearest votes and near-far votes")
+        if type(noise) not in get_args(Noise):
+            raise PrivacyError("noise must be GaussianNoise, or SeededNoise in tests")
+        self.__check_pools(query.pools, 1)
+        sizes, cost = sizes_of(query), guarantee_of(noise.sigma, query.sensitivity, noise.delta)
+        parts = (repr(query), context, repr(noise), repr(sorted(sizes.items())))
+        request = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        stored = self.__account.stored(selection)
+        if stored is not None:
+            _require_same(stored, request, selection)
+            counts = {
+                label: np.array(stored["counts"][label], dtype=np.float64).reshape(sizes[label]) for label in sizes
+            }
+            return Histogram(counts, cost, noise.name, noise.private, replayed=True)
+        if noise.reads_rows:
+            self.__check_remote(query.kernel.remote)
+        receipt = self.__account.charge(
+            gaussian_charge(noise, query.sensitivity, run=self.__account.run, selection=selection, unit=self.unit)
+        )
+        counts = sealed(lambda: self.__noisy_counts(query, noise, selection), "a kernel or encoder")
+        self.__account.store(receipt, {"request": request, "counts": {k: v.tolist() for k, v in counts.items()}})
+        return Histogram(counts, cost, noise.name, noise.private)
+
     def __settle(self, asked: _Round, mechanism: Mechanism, scores: Tallies) -> Selection:
         """Stored? Then that. Else: pay, and only then look, draw, store, return."""
         if type(mechanism) not in get_args(Mechanism):
@@ -238,11 +273,9 @@ class PrivateTable:
         rows = one_row_each(self.__units, selector.below)
         batch = assign(len(rows), batches, selector.below)
         represented = self.__represent(kernel)
-        classes = self.__schema.labels
         scores = {}
         for label, pool in pools.items():
-            # A row votes in one pool at most: that of its class, or the only one where there are no classes.
-            mine = np.array([not classes or self.__labels[row] == label for row in rows], dtype=np.bool_)
+            mine = self.__members(rows, label)  # a row votes in one pool at most
             scores[label] = vote.tally(pool, represented[rows[mine]], batch[mine], batches)
         return scores
 
@@ -251,6 +284,26 @@ class PrivateTable:
         if isinstance(vote, Coverage):
             return vote.tally(self.__represent(vote.kernel)[rows])
         return vote.tally([dict(self.__rows[row]) for row in rows])
+
+    def __noisy_counts(self, query: HistogramQuery, noise: Noise, selection: str) -> dict[str, NDArray[np.float64]]:
+        sizes = sizes_of(query)
+        counts = {label: np.zeros(shape, dtype=np.int64) for label, shape in sizes.items()}
+        if noise.reads_rows:
+            rows = one_row_each(self.__units, noise.below)
+            represented = self.__represent(query.kernel)
+            for label, pool in query.pools.items():
+                counts[label] = query.tally(pool, represented[rows[self.__members(rows, label)]])
+        # All counts of a look are one vector, and get their noise as one.
+        flat = np.concatenate([counts[label].ravel() for label in sizes]) / query.parts
+        noisy = noise.add(flat, selection)
+        noisy = np.round(noisy, _DECIMALS) if noise.sigma else noisy  # after the noise, hence free
+        ends = np.cumsum([math.prod(shape) for shape in sizes.values()])[:-1]
+        return {label: part.reshape(sizes[label]) for label, part in zip(sizes, np.split(noisy, ends), strict=True)}
+
+    def __members(self, rows: NDArray[np.intp], label: str) -> NDArray[np.bool_]:
+        """Which of these rows vote in the pool of a class: those of the class, or all where there are no classes."""
+        classes = self.__schema.labels
+        return np.array([not classes or self.__labels[row] == label for row in rows], dtype=np.bool_)
 
     def __represent(self, kernel: Kernel) -> Representation:
         """The rows as the kernel sees them: encoded once, kept in memory, for the kernel used last."""
@@ -305,13 +358,17 @@ def _draw(selector: Selector, sizes: Mapping[str, tuple[int, int]], scores: Tall
 
 
 def _replay(stored: Mapping[str, Any], request: str, selection: str, selector: Selector) -> Selection:
+    _require_same(stored, request, selection)
+    winners = {label: tuple(int(i) for i in indices) for label, indices in stored["winners"].items()}
+    return Selection(winners, selector.guarantee, selector.name, selector.private, replayed=True)
+
+
+def _require_same(stored: Mapping[str, Any], request: str, selection: str) -> None:
     if stored.get("request") != request:
         raise PrivacyError(
             f"selection '{selection}' was drawn earlier for other pools or with other settings",
             hint="go on with what it was drawn for, or give the new selection a new name: it is charged anew",
         )
-    winners = {label: tuple(int(i) for i in indices) for label, indices in stored["winners"].items()}
-    return Selection(winners, selector.guarantee, selector.name, selector.private, replayed=True)
 
 
 def _host(address: str) -> str:
