@@ -55,12 +55,12 @@ class GaussianNoise:
     def name(self) -> str:
         """The mechanism in words, with a stamp where it is not private."""
         if self.sigma == 0:
-            return "counts without noise (ε = ∞), not private"
+            return "no noise (ε = ∞), not private"
         return "gaussian" if math.isfinite(self.sigma) else "noise alone (ε = 0)"
 
     @property
     def private(self) -> bool:
-        """False for counts without noise."""
+        """False where nothing is added."""
         return self.sigma > 0
 
     @property

@@ -1,9 +1,9 @@
 """The private table: the only object that holds private rows, and the private steps it offers.
 
-It can say how many units it protects, run a selection, and answer a histogram query with noise. It has no way to hand
-out a row, a distance or a vote. Python
-cannot stop somebody who is determined to look inside a process they control; the boundary keeps honest code honest, and
-a test walks the source to see that it does.
+It can say how many units it protects, run a selection, answer a histogram query with noise, and train a model on noisy
+sums of clipped gradients. It has no way to hand out a row, a distance, a vote or a gradient. Python cannot stop
+somebody who is determined to look inside a process they control; the boundary keeps honest code honest, and a test
+walks the source to see that it does.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from selpe.privacy.fingerprint import Fingerprint, fingerprint
 from selpe.privacy.histograms import Histogram, HistogramQuery, sizes_of
 from selpe.privacy.intake import admit
 from selpe.privacy.key import Key
+from selpe.privacy.learning import Learned, Learner, Training, Watch, check_grid, to_the_end, train
 from selpe.privacy.noise import Noise, gaussian_charge, guarantee_of
 from selpe.privacy.seal import sealed
 from selpe.privacy.select import Guarantee, Influence, Mechanism, Selector
 from selpe.privacy.votes import Approval, Coverage, Kernel, PoolKernel, RecordVote, Representation, SetVote
-from selpe.schema import Schema, Value
+from selpe.schema import Record, Schema, Value
 
 __all__ = ["Account", "Histogram", "Mechanism", "PrivateTable", "RecordVote", "Selection", "SetVote"]
 
@@ -230,6 +231,51 @@ class PrivateTable:
         self.__account.store(receipt, {"request": request, "counts": {k: v.tolist() for k, v in counts.items()}})
         return Histogram(counts, cost, noise.name, noise.private)
 
+    def learn(
+        self,
+        begin: Callable[[], Learner],
+        asked: Training,
+        *,
+        noise: Noise,
+        selection: str,
+        context: str = "",
+        watch: Watch = to_the_end,
+    ) -> Learned:
+        """Trains a model on noisy sums of clipped gradients, one row of every unit at each step: one charge for all.
+
+        `begin` gives the learner in the state that it is to go on from; it is not asked for where the result is stored.
+        `selection` and `context` are as in `select`. `watch` is told the number of each step done, and ends the
+        stretch where it says True: what was paid for the rest is given up.
+        """
+        if type(noise) not in get_args(Noise):
+            raise PrivacyError("noise must be GaussianNoise, or SeededNoise in tests")
+        check_grid(len(self), noise, asked.clip)
+        cost = guarantee_of(noise.sigma, asked.sensitivity, noise.delta, asked.steps)
+        request = hashlib.sha256("\n".join((repr(asked), context, repr(noise))).encode()).hexdigest()
+        stored = self.__account.stored(selection)
+        if stored is not None:
+            _require_same(stored, request, selection)
+            return Learned(stored["state"], stored["steps"], cost, noise.name, noise.private, replayed=True)
+        learner = begin() if noise.reads_rows else None
+        if learner is not None:
+            self.__check_remote(learner.remote)
+        receipt = self.__account.charge(
+            gaussian_charge(
+                noise,
+                asked.sensitivity,
+                run=self.__account.run,
+                selection=selection,
+                unit=self.unit,
+                count=asked.steps,
+            )
+        )
+        state, done = "", 0
+        if learner is not None:
+            done = train(lambda: self.__batch(noise), learner, asked, noise=noise, key=selection, watch=watch)
+            state = learner.keep()
+        self.__account.store(receipt, {"request": request, "state": state, "steps": done})
+        return Learned(state, done, cost, noise.name, noise.private)
+
     def __settle(self, asked: _Round, mechanism: Mechanism, scores: Tallies) -> Selection:
         """Stored? Then that. Else: pay, and only then look, draw, store, return."""
         if type(mechanism) not in get_args(Mechanism):
@@ -299,6 +345,10 @@ class PrivateTable:
         noisy = np.round(noisy, _DECIMALS) if noise.sigma else noisy  # after the noise, hence free
         ends = np.cumsum([math.prod(shape) for shape in sizes.values()])[:-1]
         return {label: part.reshape(sizes[label]) for label, part in zip(sizes, np.split(noisy, ends), strict=True)}
+
+    def __batch(self, noise: Noise) -> list[Record]:
+        """One row of every unit, drawn anew at each step."""
+        return [dict(self.__rows[row]) for row in one_row_each(self.__units, noise.below)]
 
     def __members(self, rows: NDArray[np.intp], label: str) -> NDArray[np.bool_]:
         """Which of these rows vote in the pool of a class: those of the class, or all where there are no classes."""
