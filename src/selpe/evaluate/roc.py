@@ -18,7 +18,7 @@ _CELLS = 2_000_000  # resampled counts held at once
 
 def areas(truth: NDArray[np.intp], chances: NDArray[np.float64]) -> NDArray[np.float64]:
     """AUC(𝕀(y = k), p̂_k) of every class; column k of `chances` is p̂_k, and every class has a record."""
-    found: NDArray[np.float64] = _weighted(truth, chances, np.ones((1, len(truth))))[0]
+    found: NDArray[np.float64] = weighted_areas(truth, chances, np.ones((1, len(truth))))[0]
     return found
 
 
@@ -35,7 +35,7 @@ def resampled(
     rng = np.random.default_rng(seed)
     parts = []
     for counts in _counts(truth, times, rng):
-        each = [_weighted(truth, one, counts).mean(axis=1) for one in chances]
+        each = [weighted_areas(truth, one, counts).mean(axis=1) for one in chances]
         parts.append(np.stack(each, axis=1))
     found = np.concatenate(parts)
     drawn = rng.integers(len(chances), size=found.shape)
@@ -48,7 +48,7 @@ def interval(samples: NDArray[np.float64]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _weighted(
+def weighted_areas(
     truth: NDArray[np.intp], chances: NDArray[np.float64], counts: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Areas of shape (resamples, classes), each record counted as often as a resample drew it."""

@@ -92,7 +92,7 @@ def frame(columns: Mapping[str, Sequence[Any]], kinds: Mapping[str, str]) -> Any
 
 
 def aligned(train: Any, test: Any) -> tuple[Any, Any]:
-    """Both tables, columns of digits turned into numbers: the package would do so and stumble over other test values."""
+    """Both tables, columns of digits turned into numbers: the package would, and stumble over other test values."""
     pandas = import_module("pandas")
     for name in [name for name in train.columns if train[name].dtype == object]:
         distinct = set(train[name].dropna())
