@@ -23,12 +23,22 @@ def configuration() -> str:
         "| setting | kind | default | meaning |",
         "|---|---|---|---|",
     ]
-    properties = RunConfig.model_json_schema(by_alias=True)["properties"]
-    for name, field in RunConfig.model_fields.items():
-        key = field.alias or name
-        default = "required" if field.is_required() else _default(field.default)
-        lines.append(f"| `{key}` | {_kind(properties[key])} | {default} | {_cell(field.description or '')} |")
+    document = RunConfig.model_json_schema(by_alias=True)
+    lines += list(_settings(RunConfig, document, document["properties"], ""))
     return "\n".join(lines) + "\n"
+
+
+def _settings(model: Any, document: dict[str, Any], properties: dict[str, Any], prefix: str) -> Iterator[str]:
+    """A row per setting; the settings of a group come as `group.name`."""
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        group = properties[key].get("$ref", "").rpartition("/")[2]
+        if group:
+            yield from _settings(field.annotation, document, document["$defs"][group].get("properties", {}), f"{key}.")
+            continue
+        default = "required" if field.is_required() else _default(field.default)
+        kind, meaning = _kind(properties[key]), _cell(field.description or "")
+        yield f"| `{prefix}{key}` | {kind} | {default} | {meaning} |"
 
 
 def _default(value: Any) -> str:

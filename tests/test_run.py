@@ -112,7 +112,7 @@ def test_a_resumed_run_keeps_its_plan_when_the_planner_has_changed(
         changed = config if config.rounds else config.model_copy(update={"rounds": 1, "batches": 1, "alpha": 0.1})
         return plan_of(changed, schema, units=units, guides=guides)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("selpe.run.plan_of", other)
+    monkeypatch.setattr("selpe.baselines.selpe.plan_of", other)
     again = Run.open(run.folder)
     assert execute(again).records == first.records
     assert again.manifest["chosen"] == chosen

@@ -8,9 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from selpe.errors import ConfigError
+from selpe.method_settings import (
+    DEFAULT_DELTA,
+    GAUSSIAN_METHODS,
+    AugPESettings,
+    CtclSettings,
+    DpDsSettings,
+    DpGenSettings,
+    MethodName,
+    WaspSettings,
+)
 from selpe.yaml import parse_yaml, place
 
 Adjacency = Literal["replace-one", "add-remove"]
@@ -42,8 +52,11 @@ class RunConfig(BaseModel):
     data_schema: str = Field("schema.yaml", alias="schema", description="The schema file.")
     unit: str | None = Field(None, description="The column that says whose record it is: the guarantee is per person.")
 
+    method: MethodName = Field("selpe", description="Ours, or a baseline to compare with (docs/baselines.md).")
     epsilon: float = Field(2.0, description="The privacy budget ε of this run; 0 and .inf are controls.")
-    delta: float = Field(0.0, ge=0.0, lt=0.5, description="δ; 0 means pure differential privacy.")
+    delta: float = Field(
+        0.0, ge=0.0, lt=0.5, description="δ; 0 means pure differential privacy. Gaussian methods: 1e-5 if not given."
+    )
     adjacency: Adjacency = Field("replace-one", description="The neighbour relation that ε is meant under.")
     budget: float | None = Field(
         None, description="The cap on all spending on this data set; default: ε of the first run."
@@ -92,12 +105,31 @@ class RunConfig(BaseModel):
     seed: int = Field(0, ge=0, description="Makes everything but the private noise repeatable.")
     out: str = Field("runs", description="The folder that run folders are written to.")
 
+    augpe: AugPESettings = Field(AugPESettings(), description="Settings of the baseline `augpe`.")
+    wasp: WaspSettings = Field(WaspSettings(), description="Settings of the baseline `wasp`.")
+    ctcl: CtclSettings = Field(CtclSettings(), description="Settings of the baseline `ctcl`.")
+    dpgen: DpGenSettings = Field(DpGenSettings(), description="Settings of the baseline `dpgen`.")
+    dpds: DpDsSettings = Field(DpDsSettings(), description="Settings of the baseline `dpds`.")
+
     @field_validator("epsilon")
     @classmethod
     def _epsilon(cls, value: float) -> float:
         if math.isnan(value) or value < 0:
             raise ValueError("epsilon must be 0 or above")
         return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_delta(cls, content: Any) -> Any:
+        if isinstance(content, Mapping) and content.get("method") in GAUSSIAN_METHODS:
+            return {"delta": DEFAULT_DELTA, **content}
+        return content
+
+    @model_validator(mode="after")
+    def _needs_delta(self) -> RunConfig:
+        if self.method in GAUSSIAN_METHODS and self.delta == 0:
+            raise ValueError(f"{self.method} adds Gaussian noise, which needs a delta above 0")
+        return self
 
 
 def load_config(
@@ -113,8 +145,13 @@ def load_config(
     content = parse_yaml(text, where=path.name, error=ConfigError)
     if not isinstance(content, Mapping):
         raise ConfigError("a configuration must be a mapping of settings", where=path.name)
-    merged = dict(content) | _from_environment(os.environ if environment is None else environment)
-    merged |= {key: value for key, value in (flags or {}).items() if value is not None}
+    merged = dict(content)
+    for more in (_from_environment(os.environ if environment is None else environment), flags or {}):
+        for key, value in more.items():
+            # A group is completed, not replaced: `--set wasp.votes=4` leaves the file's other wasp settings alone.
+            both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+            if value is not None:
+                merged[key] = {**merged[key], **value} if both else value
     return _resolved(check_config(merged, where=path.name, places=content), path.resolve().parent)
 
 

@@ -6,7 +6,7 @@ prompts. Speed comes from earlier runs with the same model, else from a table of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -45,15 +45,34 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class _PerCandidate:
+class Tokens:
+    """Tokens read and written per candidate."""
+
     prompt: float
     completion: float
 
+    @classmethod
+    def counted(cls, prompt: int, completion: int, candidates: int, tries: float = 1.0) -> Tokens:
+        """From what the fake model counted over some candidates, each of which takes so many tries."""
+        scale = _TOKENS_PER_WORD * tries / candidates
+        return cls(prompt * scale, completion * scale)
 
-def estimate(config: RunConfig, schema: Schema, *, candidates: int, runs: Iterable[Mapping[str, Any]] = ()) -> Estimate:
-    """The estimate for a run that generates this many candidates; `runs` are manifests of earlier runs."""
+
+def estimate(
+    config: RunConfig,
+    schema: Schema,
+    *,
+    candidates: int,
+    runs: Iterable[Mapping[str, Any]] = (),
+    dry: Callable[[], Tokens] | None = None,
+) -> Estimate:
+    """The estimate for a run that generates this many candidates; `runs` are manifests of earlier runs.
+
+    `dry` says what a few candidates take on the fake model, for methods with prompts of their own.
+    """
     earlier = [run for run in runs if _tells(run) and run["settings"].get("llm") == config.llm]
-    per = _measured_tokens(earlier, schema.fingerprint()) or _dry_tokens(config, schema)
+    same = [run for run in earlier if run["settings"].get("method", "selpe") == config.method]
+    per = _measured_tokens(same, schema.fingerprint()) or (_dry_tokens(config, schema) if dry is None else dry())
     prompt, completion = round(per.prompt * candidates), round(per.completion * candidates)
     speeds = [run["counts"]["completion_tokens"] / run["seconds"] for run in earlier[-5:]]
     if speeds:
@@ -81,18 +100,18 @@ def _tells(run: Mapping[str, Any]) -> bool:
     return bool(fresh and counts.get("completion_tokens") and counts.get("candidates"))
 
 
-def _measured_tokens(runs: Sequence[Mapping[str, Any]], schema: str) -> _PerCandidate | None:
+def _measured_tokens(runs: Sequence[Mapping[str, Any]], schema: str) -> Tokens | None:
     same = [run["counts"] for run in runs if run.get("schema") == schema]
     if not same:
         return None
     made = sum(counts["candidates"] for counts in same)
-    return _PerCandidate(
+    return Tokens(
         sum(counts["prompt_tokens"] for counts in same) / made,
         sum(counts["completion_tokens"] for counts in same) / made,
     )
 
 
-def _dry_tokens(config: RunConfig, schema: Schema) -> _PerCandidate:
+def _dry_tokens(config: RunConfig, schema: Schema) -> Tokens:
     """Tokens per candidate by letting the fake model answer the real prompts of a few proposals."""
     from selpe.generate import Generator, Proposal
     from selpe.llm.fake import FakeModel
@@ -105,8 +124,7 @@ def _dry_tokens(config: RunConfig, schema: Schema) -> _PerCandidate:
         for i in range(_SAMPLE)
     ]
     effort = Generator(model, schema, stages=config.stages, attempts=1).generate(proposals).effort
-    scale = _TOKENS_PER_WORD * _TRIES / _SAMPLE
-    return _PerCandidate(effort.prompt_tokens * scale, effort.completion_tokens * scale)
+    return Tokens.counted(effort.prompt_tokens, effort.completion_tokens, _SAMPLE, _TRIES)
 
 
 def stand_in_guides(config: RunConfig, schema: Schema) -> tuple[Guide, ...]:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from selpe.config import RunConfig
 from selpe.errors import BudgetError
-from selpe.estimate import Estimate, candidates_of, estimate, stand_in_guides
+from selpe.estimate import Estimate
+from selpe.method_settings import GAUSSIAN_METHODS
 from selpe.schema import Schema
 
 if TYPE_CHECKING:
+    from selpe.baselines.base import SpendingPlan
+    from selpe.privacy.charges import Composition
     from selpe.privacy.ledger import Ledger
-    from selpe.privacy.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class Preflight:
 
     config: RunConfig
     schema: Schema
-    plan: Plan
+    plan: SpendingPlan
     estimate: Estimate
     left: float | None
     refusal: BudgetError | None
@@ -48,35 +50,43 @@ class Preflight:
 
 def preflight(config: RunConfig, ledger: Ledger, *, source: Any = None, schema: Schema | None = None) -> Preflight:
     """The outlook of a run on this ledger; `source` and `schema` stand in for the files of the settings."""
-    from selpe.assemble import plan_of
+    from selpe.baselines import recipe_of
     from selpe.privacy.load import count_units
     from selpe.run import list_runs
 
     schema = schema or Schema.load(config.data_schema)
     schema.require_confirmed()
-    guides = stand_in_guides(config, schema)
-    plan = plan_of(config, schema, units=count_units(config, source=source), guides=len(guides))
-    candidates = candidates_of(config, schema, guides=len(guides), voted=plan.guide_epsilon is not None)
-    expected = estimate(config, schema, candidates=candidates, runs=list_runs(Path(config.out)))
+    recipe = recipe_of(config.method)
+    plan = recipe.plan(config, schema, count_units(config, source=source))
+    expected = recipe.estimate(config, schema, plan, list_runs(Path(config.out)))
     left, refusal = _room(config, plan, ledger)
     return Preflight(config, schema, plan, expected, left, refusal)
 
 
-def _room(config: RunConfig, plan: Plan, ledger: Ledger) -> tuple[float | None, BudgetError | None]:
+def composition_of(method: str, delta: float) -> Composition:
+    """How a cap that a run of this method sets adds up."""
+    if method in GAUSSIAN_METHODS:
+        return "gaussian"
+    return "joint" if delta > 0 else "basic"
+
+
+def _room(config: RunConfig, plan: SpendingPlan, ledger: Ledger) -> tuple[float | None, BudgetError | None]:
     """What is left, and why the whole run would not fit."""
-    from selpe.privacy.charges import Budget, Charge
+    from selpe.privacy.charges import Budget
 
     if not 0 < config.epsilon < float("inf"):
         return None, None
     known = ledger.budget
-    cap = known or Budget(config.budget or config.epsilon, config.adjacency, config.delta,
-                          "joint" if config.delta > 0 else "basic")  # fmt: skip
+    cap = known or Budget(
+        config.budget or config.epsilon, config.adjacency, config.delta, composition_of(config.method, config.delta)
+    )
     charges = ledger.charges()
     left = max(0.0, cap.epsilon - cap.used(charges)[0]) if known else None
-    cost = plan.guarantee
-    whole = Charge("next run", "everything", plan.mechanism, cost.add_remove, cost.replace_one)
+    expected = plan.charges("next run")
     try:
-        cap.check(charges, whole, dataset=config.dataset)
+        for charge in expected:
+            cap.check(charges, charge, dataset=config.dataset)
+            charges.append(charge)
     except BudgetError as error:
         message = error.message.replace("the next selection would cost", "this run would cost")
         return left, BudgetError(message, where=error.where, hint=error.hint)

@@ -4,7 +4,7 @@
       manifest.json   settings, versions, plan, counts, tokens, times, state
       release/        synthetic.csv, synthetic.jsonl, schema.json, privacy-card.json, privacy-card.md
       internal/       NOT FOR RELEASE: what is computed against private rows without noise
-      work/           model answers by request hash, events
+      work/           model answers by request hash, raw outputs, events
 
 Resuming is running again: model answers come from `work/`, private choices from the ledger, and the algorithm, being a
 function of those and the settings, ends where it would have ended.
@@ -13,7 +13,6 @@ function of those and the settings, ends where it would have ended.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import platform
 import random
@@ -21,37 +20,39 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from selpe import __version__
-from selpe.assemble import generator_of, guides_of, method_of, plan_of
+from selpe.afford import affordable
+from selpe.baselines import recipe_of
+from selpe.baselines.base import Parts, Recipe, SpendingPlan, Synthesized, Synthesizer
 from selpe.config import RunConfig, check_config
 from selpe.encode.base import Encoder
 from selpe.errors import ModelError, RunError, StoppedError
 from selpe.event_log import EventLog
 from selpe.events import Answered, Emit, Event, PoolReady, Selected, silence
-from selpe.evolve import Evolution, Evolved
-from selpe.kernel import MultiChannelKernel
+from selpe.evolve import Evolved
 from selpe.llm.base import ChatModel
 from selpe.llm.remembering import AnswerStore, RememberingModel
+from selpe.preflight import composition_of
 from selpe.privacy.card import build_card, render_markdown
+from selpe.privacy.charges import spent
 from selpe.privacy.ledger import Ledger, ledger_root
 from selpe.privacy.load import load_private
 from selpe.privacy.plan import Plan
+from selpe.privacy.private import PrivateTable
 from selpe.schema import Record, Schema
 from selpe.table import write_table
 
-log = logging.getLogger(__name__)
-
 RELEASED = ("privacy-card.json", "privacy-card.md", "schema.json", "synthetic.csv", "synthetic.jsonl")
-SMALLEST_EPSILON = 1e-6  # of a choice in a run that lost some: below this a draw is as good as chance
 INTERNAL_NOTE = "What lies here was computed against private rows without noise. It must not leave the house.\n"
+_SPENT = ("epsilon_replace_one", "epsilon_add_remove")
 _VERSIONS = ("opendp", "numpy", "openvino", "openvino-genai", "llguidance", "scikit-learn", "pandas")
 
 
@@ -92,7 +93,7 @@ class Outcome:
     schema: Schema
     records: tuple[Record, ...]
     manifest: Mapping[str, Any]
-    evolved: Evolved
+    evolved: Evolved | None
 
 
 class Run:
@@ -181,16 +182,17 @@ class Run:
         cancel: threading.Event | None = None,
         insist: bool = False,
         test_seed: int | None = None,
+        models: Sequence[ChatModel] = (),
     ) -> Outcome:
         """Does the run, or the rest of it, and writes `release/`. Needs a confirmed schema and enough budget.
 
         Setting `cancel` stops it with StoppedError; `insist` is the owner's word that rows known under another name
-        are to be counted anew.
+        are to be counted anew. `models` are further ones, for methods that use several.
         """
         schema = Schema.load(self.config.data_schema)
         with (
             self._locked(),
-            self._remembering(model) as remembering,
+            self._remembering((model, *models)) as remembering,
             EventLog(self.folder / "work" / "events.jsonl") as log,
         ):
             tally = Tally()
@@ -200,7 +202,7 @@ class Run:
                     hear(event)
 
             began = time.monotonic()
-            evolution, plan = self._prepare(
+            synthesizer, private, plan = self._prepare(
                 schema,
                 remembering,
                 encoder,
@@ -211,40 +213,43 @@ class Run:
                 test_seed=test_seed,
             )
             schema.save(self.folder / "work" / "schema.yaml")  # a release is checked against the schema as it was
-            self._note("running", model=model.name, encoder=encoder.name, plan=plan.to_dict())
+            prices = self._priced(plan)
+            asked = {"method": self.config.method, "model": model.name, "encoder": encoder.name}
+            self._note("running", **asked, plan=plan.at(prices).to_dict())
             try:
-                evolved = evolution.run()
+                made = synthesizer.fit(private, schema, prices)
             except (KeyboardInterrupt, StoppedError):
                 self._note("interrupted", seconds=self._seconds(began))
                 raise
             except ModelError:
                 self._note("stopped", seconds=self._seconds(began))
                 raise
-            records = self._ordered(evolved)
-            self._write_release(schema, records, evolved)
+            records = self._ordered(made.records)
+            self._write_raw(made)
+            self._write_release(schema, records, made)
             self._note(
                 "done",
                 finished=_now(),
                 seconds=self._seconds(began),
                 records=len(records),
-                guide=evolved.guide.name,
-                bundle=evolved.bundle,
+                spent=self._spent(),
+                **made.notes,
                 counts={
                     "answers": tally.answers, "replayed": tally.replayed, "candidates": tally.candidates,
                     "prompt_tokens": tally.prompt_tokens, "completion_tokens": tally.completion_tokens,
                     "retries": tally.retries, "given_up": tally.given_up,
                 },
                 selections=tally.selections,
-                private=all(selection.private for selection in evolved.selections),
+                private=all(drawn.private for drawn in made.drawn),
             )  # fmt: skip
-        return Outcome(self.folder, schema, tuple(records), self.manifest, evolved)
+        return Outcome(self.folder, schema, tuple(records), self.manifest, made.evolved)
 
     # -- putting the parts together ------------------------------------------------------------------------------
 
     def _prepare(
         self,
         schema: Schema,
-        model: ChatModel,
+        models: tuple[ChatModel, ...],
         encoder: Encoder,
         *,
         source: Any,
@@ -252,62 +257,33 @@ class Run:
         cancel: threading.Event | None,
         insist: bool,
         test_seed: int | None,
-    ) -> tuple[Evolution, Plan]:
-        config = self.config
-        ledger = self.ledger
+    ) -> tuple[Synthesizer, PrivateTable, SpendingPlan]:
+        config, ledger, recipe = self.config, self.ledger, recipe_of(self.config.method)
         private = load_private(config, schema, ledger, run=self.name, source=source, insist=insist)
         if ledger.budget is None and 0 < config.epsilon < float("inf"):
-            ledger.set_budget(config.budget or config.epsilon, config.adjacency, config.delta)
-        guides = guides_of(config, schema, model)
-        plan = self._affordable(self._planned(schema, units=len(private), guides=len(guides)), ledger)
+            composition = composition_of(config.method, config.delta)
+            ledger.set_budget(config.budget or config.epsilon, config.adjacency, config.delta, composition=composition)
+        plan = self._planned(recipe, schema, units=len(private))
         self._same_versions()
-        generator = generator_of(config, schema, model, cancel)
-        method = replace(method_of(config), test_seed=test_seed)
-        evolution = Evolution(
-            private=private,
-            schema=schema,
-            generator=generator,
-            kernel=MultiChannelKernel(schema, encoder, mode=config.kernel),
-            encoder=encoder,
-            plan=plan,
-            guides=guides,
-            method=method,
-            adjacency=config.adjacency,
-            seed=config.seed,
-            emit=emit,
+        parts = Parts(
+            config, schema, plan, models, encoder, self.folder / "work", emit=emit, cancel=cancel, test_seed=test_seed
         )
-        return evolution, plan
+        return recipe.build(parts), private, plan
 
-    def _planned(self, schema: Schema, *, units: int, guides: int) -> Plan:
+    def _planned(self, recipe: Recipe, schema: Schema, *, units: int) -> SpendingPlan:
         """The plan of this run: chosen once, and kept when a later version of the planner would choose otherwise."""
         chosen = self.manifest.get("chosen", {})
-        plan = plan_of(self.config.model_copy(update=chosen), schema, units=units, guides=guides)
-        self.manifest["chosen"] = {"rounds": len(plan.rounds), "batches": plan.batches, "alpha": plan.alpha}
+        plan = recipe.plan(self.config.model_copy(update=chosen), schema, units)
+        if isinstance(plan, Plan):
+            self.manifest["chosen"] = {"rounds": len(plan.rounds), "batches": plan.batches, "alpha": plan.alpha}
         return plan
 
-    def _affordable(self, plan: Plan, ledger: Ledger) -> Plan:
-        """The plan with what is still to be drawn scaled to what is left, where a kill cost a draw that was paid for.
-
-        A draw is paid before rows are read; if its result was lost with the process, it is not drawn again for free.
-        The run goes on with less for what is left to draw, instead of stopping or spending more than its ε. Prices
-        are kept in the manifest, because a stored result stands only for the price it was drawn at.
-        """
-        prices: dict[str, float] = {k: float(v) for k, v in self.manifest.get("prices", plan.prices()).items()}
-        mine = [entry for entry in ledger.entries() if entry.data.get("run") == self.name]
-        drawn = {entry.data["selection"] for entry in mine if entry.kind == "result"}
-        lost = sum(entry.kind == "charge" for entry in mine) - len(drawn)
-        due = sum(price for name, price in prices.items() if name not in drawn)
-        if lost and ledger.budget is not None and 0 < due < float("inf"):
-            left = max(0.0, ledger.budget.epsilon - ledger.spent().epsilon(ledger.budget.adjacency))
-            share = min(1.0, left / due * (1 - 1e-9))
-            if left < SMALLEST_EPSILON * len(prices):
-                share = 0.0  # nothing worth drawing with: what is left is chosen at random, which costs nothing
-            if share < 1.0:
-                rest = "has less ε now" if share else "is left to chance: all of the ε is spent"
-                log.warning("a killed process lost %d paid choice(s); what is left to choose %s", lost, rest)
-                prices = {name: price if name in drawn else price * share for name, price in prices.items()}
+    def _priced(self, plan: SpendingPlan) -> dict[str, float]:
+        """The price of each private step, kept in the manifest: a stored result stands only for its own price."""
+        known = {k: float(v) for k, v in self.manifest.get("prices", plan.prices()).items()}
+        prices = affordable(plan, known, self.ledger, self.name)
         self._note(str(self.manifest["state"]), prices={name: str(price) for name, price in prices.items()})
-        return plan.at(prices)
+        return prices
 
     def _same_versions(self) -> None:
         """A resumed run keeps its plan; settings that changed since would make another run of it."""
@@ -320,15 +296,37 @@ class Run:
                 hint="put the old schema back to finish it, or start a new run",
             )
 
-    def _ordered(self, evolved: Evolved) -> list[Record]:
+    def _ordered(self, records: Iterable[Record]) -> list[Record]:
         """The records in a seeded order: sorted by class they would tell nothing, but read badly."""
-        records = [candidate.record for candidate in evolved.candidates]
-        random.Random(f"order:{self.config.seed}").shuffle(records)
-        return records
+        ordered = list(records)
+        random.Random(f"order:{self.config.seed}").shuffle(ordered)
+        return ordered
+
+    def _spent(self) -> dict[str, float | str]:
+        """ε and δ that this run has truly spent, lost draws included, under both neighbour relations."""
+        mine = [charge for charge in self.ledger.charges() if charge.run == self.name]
+        total = spent(mine)
+        endless = any(not charge.private for charge in mine)
+        epsilon = (total.epsilon_replace_one, total.epsilon_add_remove)
+        said = {name: "inf" if endless else value for name, value in zip(_SPENT, epsilon, strict=True)}
+        return {**said, "delta": total.delta}
 
     # -- files ---------------------------------------------------------------------------------------------------
 
-    def _write_release(self, schema: Schema, records: list[Record], evolved: Evolved) -> None:
+    def _write_raw(self, made: Synthesized) -> None:
+        """The outputs behind the release, for whoever measures validity: `raw.jsonl` has them as the model wrote them
+        (a JSON string a line), `extracted.jsonl` what could be read of them, fit for release or not."""
+        files = {
+            "raw.jsonl": (output.raw for output in made.raw),
+            "extracted.jsonl": (
+                {"label": output.label, "record": output.record, "released": output.released} for output in made.raw
+            ),
+        }
+        for name, lines in files.items():
+            text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+            (self.folder / "work" / name).write_text(text, encoding="utf-8")
+
+    def _write_release(self, schema: Schema, records: list[Record], made: Synthesized) -> None:
         """Writes `release/` as a whole: a reader sees the old one, or the new one, never half of one."""
         part = self.folder / "work" / "release.part"
         if part.exists():
@@ -342,7 +340,7 @@ class Run:
             config=self.config,
             run=self.name,
             ledger=self.ledger,
-            selections=evolved.selections,
+            selections=made.drawn,
             model=str(self.manifest.get("model", "")),
             encoder=str(self.manifest.get("encoder", "")),
             records=len(records),
@@ -369,10 +367,10 @@ class Run:
             lock.release()
 
     @contextmanager
-    def _remembering(self, model: ChatModel) -> Iterator[RememberingModel]:
+    def _remembering(self, models: Sequence[ChatModel]) -> Iterator[tuple[RememberingModel, ...]]:
         store = AnswerStore(self.folder / "work" / "answers.jsonl")
         try:
-            yield RememberingModel(model, store)
+            yield tuple(RememberingModel(model, store) for model in models)
         finally:
             store.close()
 

@@ -18,10 +18,10 @@ from selpe.schema import Record, Schema
 if TYPE_CHECKING:
     import pandas as pd
 
+    from selpe.baselines.base import SpendingPlan
     from selpe.encode.base import Encoder
     from selpe.generate import Proposal
     from selpe.llm.base import ChatModel
-    from selpe.privacy.plan import Plan
     from selpe.run import Outcome, Run
 
 IN_MEMORY = "frame"  # stands for a table that has no file
@@ -100,13 +100,12 @@ class SelPE:
             raise
         return self
 
-    def plan(self, rows: int) -> Plan:
+    def plan(self, rows: int) -> SpendingPlan:
         """What ε buys on a table of this many rows, before anything is spent."""
-        from selpe.assemble import plan_of
-        from selpe.estimate import stand_in_guides
+        from selpe.baselines import recipe_of
 
         config = self._config(IN_MEMORY)
-        return plan_of(config, self.schema, units=rows, guides=len(stand_in_guides(config, self.schema)))
+        return recipe_of(config.method).plan(config, self.schema, rows)
 
     # -- what came of it -----------------------------------------------------------------------------------------
 
@@ -194,6 +193,11 @@ class SelPE:
         """Further records from the guide and the exemplars that the run ended with."""
         from selpe.assemble import generator_of
 
+        if self._fitted().evolved is None:
+            raise RunError(
+                "this method writes no more records than it was asked for",
+                hint="ask for as many in `records`, or use method selpe",
+            )
         missing, found = self._shares(count), list[Record]()
         model = self._open_model()
         try:
@@ -219,6 +223,8 @@ class SelPE:
         from selpe.generate import Proposal
 
         evolved = self._fitted().evolved
+        if evolved is None:
+            return []
         return [
             Proposal(
                 evolved.guide,

@@ -8,13 +8,14 @@ the run remembers the answers and the ledger stores the results, so that fitting
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from selpe.config import RunConfig
 from selpe.encode.base import Encoder
+from selpe.estimate import Estimate
 from selpe.events import Emit, silence
 from selpe.llm.base import ChatModel
 from selpe.privacy.charges import Charge
@@ -62,6 +63,9 @@ class SpendingPlan(Protocol):
 
     def prices(self) -> dict[str, float]:
         """The price of every private step by its name in the ledger, in the plan's own currency; prices add up."""
+
+    def at(self, prices: Mapping[str, float]) -> SpendingPlan:
+        """The same plan at other prices."""
 
     def charges(self, run: str, unit: str = "record") -> list[Charge]:
         """What the steps will be charged, in order."""
@@ -151,8 +155,11 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a method is made from settings: its plan (`units` is the table's size), and the method itself."""
+    """How a method is made from settings: its plan for a table of so many units, what it will take, and itself.
+
+    The estimate is made before a model is opened, from the manifests of earlier runs or from typical figures.
+    """
 
     plan: Callable[[RunConfig, Schema, int], SpendingPlan]
+    estimate: Callable[[RunConfig, Schema, SpendingPlan, Sequence[Mapping[str, Any]]], Estimate]
     build: Callable[[Parts], Synthesizer]
-    releases_records: bool = True

@@ -57,19 +57,20 @@ def set_cap(
     adjacency: Annotated[str, typer.Option(help="What ε is about: replace-one or add-remove.")] = "replace-one",
     delta: Annotated[float, typer.Option(help="The most δ; needed for Gaussian noise and DP-SGD.")] = 0.0,
     composition: Annotated[
-        str | None, typer.Option(help="basic (sums) or joint (Rényi); joint where delta is above 0.")
+        str | None, typer.Option(help="basic (sums), joint (Rényi) or gaussian (exact); joint where delta is above 0.")
     ] = None,
     widen: Annotated[bool, typer.Option("--raise", help="Allow more than was promised before.")] = False,
     reason: Annotated[str, typer.Option(help="Why; recorded for good. Needed with --raise.")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Sets the cap on a table. It can be lowered at will; raising it is recorded with its reason."""
+    from selpe.privacy.charges import COMPOSITIONS
     from selpe.privacy.ledger import Budget, Ledger
 
     if adjacency not in ("replace-one", "add-remove"):
         raise ConfigError("adjacency must be 'replace-one' or 'add-remove'", where="--adjacency")
-    if composition not in (None, "basic", "joint"):
-        raise ConfigError("composition must be 'basic' or 'joint'", where="--composition")
+    if composition not in (None, *COMPOSITIONS):
+        raise ConfigError(f"composition must be one of {', '.join(COMPOSITIONS)}", where="--composition")
     chosen: Any = composition or ("joint" if delta > 0 else "basic")
     wanted = Budget(epsilon, adjacency, delta, chosen)  # type: ignore[arg-type]
     ledger = Ledger.open(dataset)

@@ -30,13 +30,15 @@ def conduct(run: Run, *, watch: bool = False, port: int = 0, insist: bool = Fals
     cancel = threading.Event()
     with ExitStack() as stack:
         try:
-            model = stack.enter_context(opened_model(run.config))
+            model, *others = (stack.enter_context(opened_model(run.config, llm)) for llm in llms_of(run.config))
             encoder = opened_encoder(run.config)
             if watch:
                 _serve(stack, run, meter, port)
             listen = stack.enter_context(showing(meter))
             stack.enter_context(stopping_at_ctrl_c(cancel))
-            return run.execute(model=model, encoder=encoder, source=source, emit=listen, cancel=cancel, insist=insist)
+            return run.execute(
+                model=model, models=others, encoder=encoder, source=source, emit=listen, cancel=cancel, insist=insist
+            )
         except StoppedError:
             stack.close()
             _say_how_to_go_on(run)
@@ -47,14 +49,19 @@ def conduct(run: Run, *, watch: bool = False, port: int = 0, insist: bool = Fals
             raise
 
 
+def llms_of(config: RunConfig) -> tuple[str, ...]:
+    """The models that a run of these settings uses, its own first."""
+    return (config.llm, *config.wasp.models) if config.method == "wasp" else (config.llm,)
+
+
 @contextmanager
-def opened_model(config: RunConfig) -> Iterator[ChatModel]:
-    """The language model of the settings, fetched and prepared with a progress bar, closed at the end."""
+def opened_model(config: RunConfig, llm: str | None = None) -> Iterator[ChatModel]:
+    """The language model of the settings (or another), fetched and prepared with a progress bar, closed at the end."""
     from selpe.cli.fetch_bar import fetch_bar
     from selpe.llm.open import open_model
 
     with fetch_bar() as bar:
-        model = open_model(config.llm, progress=bar)
+        model = open_model(llm or config.llm, progress=bar)
     try:
         yield model
     finally:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from selpe.preflight import Preflight
+    from selpe.privacy.charges import Spent
     from selpe.run import Outcome, Run
     from selpe.schema import Field, Record, Schema
 
@@ -34,8 +35,10 @@ def show_outlook(found: Preflight) -> None:
     classes = f" in {len(found.schema.labels)} classes" if found.schema.labels else ""
     rows.add_row("table", f"{escape(config.dataset)}: {plan.units:,} {_protected(found)}")
     rows.add_row("records", f"{plan.records:,} to write{classes}, from {expected.candidates:,} candidates")
+    if config.method != "selpe":
+        rows.add_row("method", f"{config.method}, a baseline")
     rows.add_row("privacy", _price(found))
-    rows.add_row("plan", _steps(found))
+    rows.add_row("plan", ", ".join(plan.steps()))
     rows.add_row("model", f"{escape(config.llm)}, encoder {escape(config.encoder)}")
     rows.add_row("time", f"about [bold]{duration(expected.seconds)}[/] [dim]({expected.basis})[/]")
     rows.add_row("tokens", f"about {_thousands(expected.prompt_tokens)} read, "
@@ -62,17 +65,8 @@ def _price(found: Preflight) -> str:
     left = "which sets this table's budget" if found.left is None else f"of {found.left:.4g} left on this table"
     if found.left is None and config.budget:
         left = f"of a budget of {config.budget:g} on this table"
-    return f"[bold]ε = {config.epsilon:g}[/] ({config.adjacency}), {left}"
-
-
-def _steps(found: Preflight) -> str:
-    plan = found.plan
-    parts = [f"{len(plan.rounds)} round{'s' if len(plan.rounds) > 1 else ''} (ε {plan.record_epsilon:.3g})"]
-    if plan.guide_epsilon is not None:
-        parts.insert(0, f"a choice of guide (ε {plan.guide_epsilon:.3g})")
-    if plan.bundle_epsilon is not None:
-        parts.append(f"a final choice (ε {plan.bundle_epsilon:.3g})")
-    return ", ".join(parts)
+    delta = f", δ = {config.delta:g}" if config.delta else ""
+    return f"[bold]ε = {config.epsilon:g}[/]{delta} ({config.adjacency}), {left}"
 
 
 def _cost(found: Preflight) -> str:
@@ -80,7 +74,7 @@ def _cost(found: Preflight) -> str:
     return "" if cost is None else f", about {cost:,.2f} by your prices"
 
 
-def show_result(run: Run, outcome: Outcome, *, spent: float) -> None:
+def show_result(run: Run, outcome: Outcome, *, spent: Spent) -> None:
     """The end of a run: what came out, a few of the records, where everything is, and what to do next."""
     manifest: Any = outcome.manifest
     counts = manifest["counts"]
@@ -89,15 +83,14 @@ def show_result(run: Run, outcome: Outcome, *, spent: float) -> None:
             "done": {
                 "run": run.name, "folder": str(run.folder), "release": str(run.release),
                 "records": len(outcome.records), "seconds": manifest["seconds"], "private": manifest["private"],
-                "epsilon": spent, "adjacency": run.config.adjacency, "counts": counts,
-                "guide": manifest["guide"], "bundle": manifest["bundle"],
+                "epsilon": spent.epsilon(run.config.adjacency), "adjacency": run.config.adjacency,
+                "delta": spent.delta, "counts": counts, "method": run.config.method,
+                "guide": manifest.get("guide"), "bundle": manifest.get("bundle"),
             }
         }
     )  # fmt: skip
     if json_mode():
         return
-    from rich.markup import escape
-
     console = out()
     retries, lost = sum(counts["retries"].values()), sum(counts["given_up"].values())
     speed = counts["completion_tokens"] / max(0.1, manifest["seconds"])
@@ -107,7 +100,7 @@ def show_result(run: Run, outcome: Outcome, *, spent: float) -> None:
     )
     console.print(
         f"[dim]{counts['candidates']:,} candidates, {retries:,} retries, {lost:,} given up; "
-        f"{speed:,.0f} tokens/s; guide '{escape(manifest['guide'])}'[/]"
+        f"{speed:,.0f} tokens/s{_chosen_guide(manifest)}[/]"
     )
     console.print()
     show_records(outcome.schema, outcome.records[:_SHOWN])
@@ -115,10 +108,19 @@ def show_result(run: Run, outcome: Outcome, *, spent: float) -> None:
     show_places(run)
 
 
-def _promise(run: Run, outcome: Outcome, spent: float) -> str:
+def _chosen_guide(manifest: Any) -> str:
+    from rich.markup import escape
+
+    return f"; guide '{escape(manifest['guide'])}'" if manifest.get("guide") else ""
+
+
+def _promise(run: Run, outcome: Outcome, spent: Spent) -> str:
     if not outcome.manifest["private"]:
         return "[bold red]not private (a control)[/]"
-    return f"ε = {spent:.4g} ({run.config.adjacency}) spent on '{run.config.dataset}'"
+    delta = f", δ = {spent.delta:g}" if spent.delta else ""
+    return (
+        f"ε = {spent.epsilon(run.config.adjacency):.4g}{delta} ({run.config.adjacency}) spent on '{run.config.dataset}'"
+    )
 
 
 def show_places(run: Run) -> None:

@@ -12,6 +12,7 @@ from selpe.cli.console import emit, json_mode, out
 from selpe.errors import BudgetError, ConfigError
 
 if TYPE_CHECKING:
+    from selpe.baselines.base import SpendingPlan
     from selpe.config import RunConfig
     from selpe.privacy.charges import Budget, Charge
     from selpe.privacy.plan import Plan
@@ -36,13 +37,14 @@ def plan(
     batches: Annotated[int | None, typer.Option(help="b, winners per class and round, by hand.")] = None,
     alpha: Annotated[float | None, typer.Option(help="The share of a pool that a row approves, by hand.")] = None,
     records: Annotated[int | None, typer.Option(help="How many synthetic records to write.")] = None,
+    method: Annotated[str | None, typer.Option(help="Our method, or a baseline, instead of the settings'.")] = None,
 ) -> None:
     """Show what ε buys here, before anything is spent: rounds, batches, and how good a winner to expect."""
     from selpe.config import load_config
     from selpe.schema import Schema
 
     flags = {"epsilon": epsilon, "rounds": rounds, "batches": batches, "alpha": alpha, "records": records}
-    settings = load_config(config, flags=flags)
+    settings = load_config(config, flags={**flags, "method": method})
     schema = Schema.load(settings.data_schema)
     made = _plan(settings, schema, rows)
     said = {"dataset": settings.dataset, "unit": settings.unit or "record", **made.to_dict()}
@@ -52,9 +54,8 @@ def plan(
         _render(settings, made, said["budget"])
 
 
-def _plan(settings: RunConfig, schema: Schema, rows: int | None) -> Plan:
-    from selpe.assemble import plan_of
-    from selpe.estimate import stand_in_guides
+def _plan(settings: RunConfig, schema: Schema, rows: int | None) -> SpendingPlan:
+    from selpe.baselines import recipe_of
 
     if rows is None:
         from selpe.privacy.load import count_units
@@ -62,30 +63,29 @@ def _plan(settings: RunConfig, schema: Schema, rows: int | None) -> Plan:
         rows = count_units(settings)
     elif rows < 1:
         raise ConfigError("must be 1 or more", where="--rows")
-    return plan_of(settings, schema, units=rows, guides=len(stand_in_guides(settings, schema)))
+    return recipe_of(settings.method).plan(settings, schema, rows)
 
 
-def _budget(settings: RunConfig, made: Plan) -> dict[str, Any]:
+def _budget(settings: RunConfig, made: SpendingPlan) -> dict[str, Any]:
     """The cap of this data set, what is left of it, and whether the plan fits; `cap` is None while there is none."""
-    from selpe.privacy.charges import Charge
     from selpe.privacy.ledger import Ledger
 
     ledger = Ledger.open(settings.dataset)
     cap, charges = ledger.budget, ledger.charges() if ledger.exists else []
     if cap is None:
         return {"cap": None, "left": None, "adjacency": None, "enough": None}
-    cost = Charge("plan", "all", made.mechanism, made.guarantee.add_remove, made.guarantee.replace_one)
     return {
         "cap": cap.epsilon,
         "left": max(0.0, cap.epsilon - cap.used(charges)[0]),
         "adjacency": cap.adjacency,
-        "enough": _fits(cap, charges, cost),
+        "enough": _fits(cap, charges, made.charges("plan")),
     }
 
 
-def _fits(cap: Budget, charges: list[Charge], cost: Charge) -> bool:
+def _fits(cap: Budget, charges: list[Charge], more: list[Charge]) -> bool:
     try:
-        cap.check(charges, cost, dataset="")
+        for number, charge in enumerate(more):
+            cap.check([*charges, *more[:number]], charge, dataset="")
     except BudgetError:
         return False
     return True
@@ -94,20 +94,27 @@ def _fits(cap: Budget, charges: list[Charge], cost: Charge) -> bool:
 # -- rendering --------------------------------------------------------------------------------------------------------
 
 
-def _render(settings: RunConfig, made: Plan, budget: dict[str, Any]) -> None:
+def _render(settings: RunConfig, made: SpendingPlan, budget: dict[str, Any]) -> None:
     from rich.markup import escape
+
+    from selpe.privacy.plan import Plan
 
     console = out()
     unit = "records" if settings.unit is None else f"different values of '{settings.unit}'"
+    classes = f"{_classes(made)}, " if isinstance(made, Plan) else ""
     console.print(f"[bold]{escape(settings.dataset)}[/]: {made.units:,} {escape(unit)}, ", end="")
-    console.print(f"{_classes(made)}, {made.records:,} synthetic records")
-    console.print(_cost(made))
+    console.print(f"{classes}{made.records:,} synthetic records")
+    console.print(_cost(settings, made))
     console.print(_left(budget))
     console.print()
-    console.print(_table(made))
-    console.print()
-    for line in (_paper(made), f"[bold]{escape(made.verdict)}[/]"):
-        console.print(line)
+    if isinstance(made, Plan):
+        console.print(_table(made))
+        console.print()
+        console.print(_paper(made))
+    else:
+        console.print(f"{settings.method}: {', '.join(made.steps())}")
+    if made.verdict:
+        console.print(f"[bold]{escape(made.verdict)}[/]")
     for warning in made.warnings:
         console.print(f"[yellow]•[/] {escape(warning)}")
 
@@ -120,11 +127,14 @@ def _classes(made: Plan) -> str:
     return f"{len(made.rows)} classes ({each})"
 
 
-def _cost(made: Plan) -> str:
-    both = made.guarantee
+def _cost(settings: RunConfig, made: SpendingPlan) -> str:
+    from selpe.privacy.plan import Plan
+
+    both, delta = made.guarantee, f", δ {settings.delta:g}" if settings.delta else ""
+    how = f"{made.mechanism}, {made.vote} votes" if isinstance(made, Plan) else "Gaussian noise"
     return (
-        f"ε {_number(made.epsilon)} ({made.adjacency}): {_number(both.replace_one)} if one unit is replaced, "
-        f"{_number(both.add_remove)} if one is added or removed; {made.mechanism}, {made.vote} votes"
+        f"ε {_number(made.epsilon)}{delta} ({made.adjacency}): {_number(both.replace_one)} if one unit is replaced, "
+        f"{_number(both.add_remove)} if one is added or removed; {how}"
     )
 
 

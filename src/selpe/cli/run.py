@@ -53,8 +53,9 @@ def run(
     out_folder: Annotated[Path | None, typer.Option("--out", help="The folder of all runs.")] = None,
     name: Annotated[str | None, typer.Option(help="What to call the run; default: data set and time.")] = None,
     method: Annotated[
-        Literal["selpe", "paper"], typer.Option(help="Our method, or the paper's own configuration.")
-    ] = "selpe",
+        Literal["selpe", "paper", "augpe", "wasp", "ctcl", "dpgen", "dpds"] | None,
+        typer.Option(help="Our method, ours in the paper's own configuration, or a baseline.", show_default=False),
+    ] = None,
     setting: Set = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show plan and estimate, then stop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")] = False,
@@ -66,7 +67,7 @@ def run(
     ] = False,
 ) -> None:
     """Write a synthetic table: plan and estimate first, then the work, then where everything is."""
-    flags: dict[str, Any] = dict(PAPER) if method == "paper" else {}
+    flags: dict[str, Any] = {**PAPER, "method": "selpe"} if method == "paper" else {"method": method}
     flags |= _assigned(setting or [])
     flags |= {"epsilon": epsilon, "records": records, "llm": llm, "encoder": encoder, "seed": seed}
     settings = _load(config, {**flags, "out": str(out_folder.resolve()) if out_folder else None})
@@ -244,7 +245,7 @@ def _load(path: Path | None, flags: dict[str, Any]) -> RunConfig:
 
 
 def _assigned(pairs: list[str]) -> dict[str, Any]:
-    """Settings given as name=value, with values read as in the file."""
+    """Settings given as name=value or group.name=value, with values read as in the file."""
     from selpe.yaml import parse_yaml
 
     found: dict[str, Any] = {}
@@ -252,7 +253,10 @@ def _assigned(pairs: list[str]) -> dict[str, Any]:
         name, equals, text = pair.partition("=")
         if not equals or not name.strip():
             raise ConfigError("must be name=value", where=f"--set {pair}")
-        found[name.strip()] = parse_yaml(text, where=f"--set {name.strip()}", error=ConfigError)
+        value = parse_yaml(text, where=f"--set {name.strip()}", error=ConfigError)
+        group, dot, inner = name.strip().partition(".")
+        known = found.get(group)
+        found[group] = {**(known if isinstance(known, dict) else {}), inner: value} if dot else value
     return found
 
 
@@ -306,9 +310,10 @@ def _confirm(settings: RunConfig, *, yes: bool) -> None:
 
 def _conclude(made: Run, outcome: Any) -> None:
     from selpe.cli.outcome import show_result
+    from selpe.privacy.charges import spent
 
-    charges = [charge for charge in made.ledger.charges() if charge.run == made.name and charge.private]
-    show_result(made, outcome, spent=sum(charge.epsilon(made.config.adjacency) for charge in charges))
+    total = spent(charge for charge in made.ledger.charges() if charge.run == made.name)
+    show_result(made, outcome, spent=total)
 
 
 def _row(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -317,7 +322,8 @@ def _row(manifest: dict[str, Any]) -> dict[str, Any]:
     if state == "running" and not _held(Path(manifest["folder"])):
         state = "interrupted"  # its process is gone
     return {
-        "run": manifest.get("name"), "state": state, "records": manifest.get("records") or settings.get("records"),
+        "run": manifest.get("name"), "method": settings.get("method", "selpe"), "state": state,
+        "records": manifest.get("records") or settings.get("records"),
         "epsilon": settings.get("epsilon"), "adjacency": settings.get("adjacency"),
         "model": manifest.get("model") or settings.get("llm"), "seconds": manifest.get("seconds"),
         "created": manifest.get("created"), "folder": manifest["folder"], "private": manifest.get("private"),

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from selpe.errors import ConfigError
+from selpe.privacy.charges import Charge
 from selpe.privacy.quotas import Shape, round_quotas
 from selpe.privacy.select import ADJACENCIES, LAWS, Adjacency, Guarantee, Influence, Law, NoisyMax
 from selpe.privacy.simulate import SHARES, Outlook, paper_outlook, record_outlook, set_outlook
@@ -115,6 +116,20 @@ class Plan:
         bundle = None if self.bundle is None else replace(self.bundle, epsilon=prices["bundle"])
         plan = replace(self, rounds=rounds, guide=guide, bundle=bundle)
         return replace(plan, guarantee=_guarantee(plan))
+
+    def charges(self, run: str, unit: str = "record") -> list[Charge]:
+        """What the run will be charged, all of it in one."""
+        cost = self.guarantee
+        return [Charge(run, "everything", self.mechanism, cost.add_remove, cost.replace_one, unit=unit)]
+
+    def steps(self) -> list[str]:
+        """The private choices in words, for an outlook."""
+        parts = [f"{len(self.rounds)} round{'s' if len(self.rounds) > 1 else ''} (ε {self.record_epsilon:.3g})"]
+        if self.guide_epsilon is not None:
+            parts.insert(0, f"a choice of guide (ε {self.guide_epsilon:.3g})")
+        if self.bundle_epsilon is not None:
+            parts.append(f"a final choice (ε {self.bundle_epsilon:.3g})")
+        return parts
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data; infinity is the word `inf`, since JSON has no number for it."""
