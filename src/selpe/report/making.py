@@ -1,0 +1,96 @@
+"""How a run was made, as plain data: its private choices, its pools, its model and what they took.
+
+Everything comes from the run's own manifest and event log, which hold nothing of a private row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from selpe.event_log import EventReader
+from selpe.events import Event, PoolReady, Selected, Started
+
+_SHOWN = (
+    "epsilon", "delta", "adjacency", "unit", "records", "rounds", "batches", "alpha", "multiplicity", "votes",
+    "mechanism", "epsilon_schedule", "guides", "guide_sample", "bundles", "contrast", "quota", "stages", "kernel",
+    "inclusion", "explore", "exemplars", "temperature", "record_temperature", "attempts", "llm", "encoder", "seed",
+)  # fmt: skip
+
+
+def making(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The story of a run: choices in order with their ε, pools with their losses, model, tokens, time, settings."""
+    events = _last_attempt(event for _, event in EventReader(folder / "work" / "events.jsonl").more())
+    settings: Mapping[str, Any] = manifest.get("settings", {})
+    adjacency = str(settings.get("adjacency", "replace-one"))
+    counts: Mapping[str, Any] = manifest.get("counts", {})
+    return {
+        "run": manifest.get("name"),
+        "state": manifest.get("state"),
+        "created": manifest.get("created"),
+        "finished": manifest.get("finished"),
+        "seconds": manifest.get("seconds"),
+        "model": manifest.get("model"),
+        "encoder": manifest.get("encoder"),
+        "guide": manifest.get("guide"),
+        "bundle": manifest.get("bundle"),
+        "adjacency": adjacency,
+        "choices": _choices(events, manifest, adjacency),
+        "pools": _pools(events),
+        "expected": [round(100 * part["percentile"], 1) for part in manifest.get("plan", {}).get("rounds", ())],
+        "counts": {name: counts.get(name) for name in ("answers", "candidates", "prompt_tokens", "completion_tokens")},
+        "retries": dict(counts.get("retries") or {}),
+        "given_up": dict(counts.get("given_up") or {}),
+        "settings": {name: settings[name] for name in _SHOWN if settings.get(name) is not None},
+        "chosen": dict(manifest.get("chosen") or {}),
+        "versions": dict(manifest.get("versions") or {}),
+    }
+
+
+def _last_attempt(events: Iterable[Event]) -> list[Event]:
+    """The events since the last `Started`: a resumed run tells everything again."""
+    kept: list[Event] = []
+    for event in events:
+        if isinstance(event, Started):
+            kept.clear()
+        kept.append(event)
+    return kept
+
+
+def _choices(events: Iterable[Event], manifest: Mapping[str, Any], adjacency: str) -> list[dict[str, Any]]:
+    """Every private choice with its price; from the manifest where the log is gone."""
+    told = [event.as_dict() for event in events if isinstance(event, Selected)] or manifest.get("selections", [])
+    price = "epsilon_replace_one" if adjacency == "replace-one" else "epsilon_add_remove"
+    return [
+        {
+            "name": str(one["selection"]),
+            "epsilon": _number(one[price]),
+            "mechanism": one["mechanism"],
+            "private": one["private"],
+            "winners": {label: list(places) for label, places in dict(one.get("winners") or {}).items()},
+            "records": {label: [dict(each) for each in some] for label, some in dict(one.get("records") or {}).items()},
+        }
+        for one in told
+    ]
+
+
+def _pools(events: Iterable[Event]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": {"guides": "guides", "round": f"round-{event.number}"}.get(
+                event.stage, f"{event.stage}-{event.number}"
+            ),
+            "found": event.found,
+            "retries": sum(event.retries.values()),
+            "given_up": sum(event.given_up.values()),
+        }
+        for event in events
+        if isinstance(event, PoolReady)
+    ]
+
+
+def _number(value: Any) -> float | str:
+    number = float(value)
+    return number if math.isfinite(number) else "inf"

@@ -1,0 +1,66 @@
+"""The section on how a table was made: private choices with their ε, winners over rounds, pools, model and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from selpe.progress import duration
+from selpe.report.charts import Round, spending, winners
+from selpe.report.words import NOTHING, compact, count, epsilon, known
+
+
+def making_section(evaluation: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the template shows of a run's making; None for tables of others."""
+    found = evaluation["making"]
+    if not found:
+        return None
+    priced = [(_words(one["name"]), float(one["epsilon"])) for one in found["choices"] if one["epsilon"] != "inf"]
+    return {
+        "facts": _facts(found),
+        "spending": spending(priced, title=f"ε of each private choice ({found['adjacency']})") if priced else None,
+        "total": epsilon(sum(price for _, price in priced)),
+        "controls": any(not one["private"] or one["epsilon"] == "inf" for one in found["choices"]),
+        "adjacency": found["adjacency"],
+        "winners": _winners(evaluation["winners"]),
+        "pools": [{**pool, "name": _words(pool["name"])} for pool in found["pools"]],
+        "settings": {name: _setting(value) for name, value in found["settings"].items()},
+        "versions": found["versions"],
+    }
+
+
+def _facts(found: Mapping[str, Any]) -> list[dict[str, str]]:
+    counts = found["counts"]
+    facts = {
+        "model": found["model"],
+        "encoder": found["encoder"],
+        "of work": duration(found["seconds"]) if known(found["seconds"]) else None,
+        "tokens read": compact(counts.get("prompt_tokens")),
+        "tokens written": compact(counts.get("completion_tokens")),
+        "candidates": count(counts.get("candidates")),
+        "retries": count(sum(found["retries"].values())),
+        "given up": count(sum(found["given_up"].values())),
+        "guide": found["guide"],
+        "released set": found["bundle"],
+    }
+    return [{"name": name, "value": str(value)} for name, value in facts.items() if value not in (None, "", NOTHING)]
+
+
+def _winners(found: Sequence[Mapping[str, Any]] | None) -> Markup | None:
+    rounds = [
+        Round(_words(one["name"]), one.get("expected"), tuple((str(label), float(at)) for label, at in one["winners"]))
+        for one in found or ()
+    ]
+    return winners(rounds, title="Winners over rounds: closeness to real records, percentile") if rounds else None
+
+
+def _words(name: str) -> str:
+    return name.replace("-", " ")
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
