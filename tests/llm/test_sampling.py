@@ -39,6 +39,13 @@ def bits(allowed: list[int], size: int = 5) -> NDArray[np.uint8]:
         (Taste(1.0, top_p=0.75), 0.999, None, 2),
         (Taste(1.0, top_p=0.1), 0.999, None, 0),
         (Taste(1.0), 0.5, [3], 3),
+        (Taste(1.0, top_k=2), 0.999, None, 1),
+        (Taste(1.0, top_k=2), 0.5, None, 0),  # 0.4 of 0.7
+        (Taste(1.0, top_k=2), 0.6, None, 1),
+        (Taste(1.0, top_k=2), 0.999, [1, 3, 4], 3),  # of what is allowed
+        (Taste(1.0, top_k=9), 0.999, None, 4),
+        (Taste(1.0, top_k=3, top_p=0.7), 0.999, None, 1),  # 0.7 of the mass of three
+        (Taste(0.0, top_k=3), 0.999, None, 0),
     ],
 )
 def test_choice(taste: Taste, draw: float, allowed: list[int] | None, token: int) -> None:
@@ -48,6 +55,11 @@ def test_choice(taste: Taste, draw: float, allowed: list[int] | None, token: int
 def test_ties_go_to_the_lowest_token() -> None:
     assert choose(np.zeros(9, np.float32), Taste(0.0), 0.5) == 0
     assert choose(np.zeros(9, np.float32), Taste(0.0), 0.5, bits([3, 7], 9)) == 3
+
+
+def test_equal_tokens_are_cut_from_the_end() -> None:
+    chosen = {choose(np.zeros(9, np.float32), Taste(1.0, top_k=3), draw) for draw in (0.0, 0.4, 0.999)}
+    assert chosen == {0, 1, 2}
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])

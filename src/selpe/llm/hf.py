@@ -40,25 +40,48 @@ class HFModel:
         name: str = "",
     ) -> None:
         torch, transformers = _libraries()
-        self._name = name or f"hf:{Path(source).stem if Path(source).exists() else source}"
-        self._batch = batch
-        self._device = device or _best_device(torch)
-        place, options = _where(source)
-        precision = dtype or ("float32" if self._device == "cpu" else "auto")
+        device = device or best_device(torch)
+        place, options = where(source)
+        precision = dtype or ("float32" if device == "cpu" else "auto")
         try:
-            self._tokenizer = transformers.AutoTokenizer.from_pretrained(place, padding_side="left", **options)
-            self._model: Any = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=precision, **options)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(place, padding_side="left", **options)
+            model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=precision, **options)
         except (OSError, ValueError, ImportError, KeyError) as problem:
             raise ModelError(
                 f"transformers cannot load this model ({type(problem).__name__})",
                 where=str(source),
                 hint="Check the name, or try the llama.cpp engine for a GGUF file: llamacpp:<path>",
             ) from problem
-        self._model.to(self._device).eval()
-        config = self._model.config
+        name = name or f"hf:{Path(source).stem if Path(source).exists() else source}"
+        self._take(model, tokenizer, name=name, batch=batch, context=context, device=device)
+
+    @classmethod
+    def around(
+        cls,
+        model: Any,
+        tokenizer: Any,
+        *,
+        name: str,
+        batch: int = 16,
+        context: int | None = None,
+        device: str = "cpu",
+        top_k: int = 0,
+    ) -> HFModel:
+        """A model that is in memory already; every choice is among the `top_k` most probable tokens, or all of them."""
+        made = cls.__new__(cls)
+        made._take(model, tokenizer, name=name, batch=batch, context=context, device=device, top_k=top_k)
+        return made
+
+    def _take(
+        self, model: Any, tokenizer: Any, *, name: str, batch: int, context: int | None, device: str, top_k: int = 0
+    ) -> None:
+        self._name, self._batch, self._device, self._top_k = name, batch, device, top_k
+        self._tokenizer = tokenizer
+        self._model: Any = model.to(device).eval()
+        config = model.config
         self._context = min(context or 10**9, int(getattr(config, "max_position_embeddings", 2048)))
-        self._ends = _end_tokens(self._tokenizer, self._model.generation_config)
-        self._grammars = _Grammars(self._tokenizer, int(config.vocab_size), self._ends)
+        self._ends = _end_tokens(tokenizer, model.generation_config)
+        self._grammars = _Grammars(tokenizer, int(config.vocab_size), self._ends)
 
     @property
     def name(self) -> str:
@@ -136,7 +159,7 @@ class HFModel:
             guide = self._grammars.guide(request)
         except ModelError as faulty:
             return Answer(request, "", "error", prompt_tokens=len(tokens), error=faulty)
-        taste = Taste(request.temperature, request.min_p, request.top_p)
+        taste = Taste(request.temperature, request.min_p, request.top_p, self._top_k)
         return _Row(request, tokens, taste, generator(request.seed).random, guide)
 
     def _run(self, rows: Sequence[_Row], stopped: Callable[[], bool]) -> list[Answer]:
@@ -306,13 +329,14 @@ def _libraries() -> tuple[Any, Any]:
     return torch, transformers
 
 
-def _best_device(torch: Any) -> str:
+def best_device(torch: Any) -> str:
+    """A graphics card where there is one."""
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def _where(source: Path | str) -> tuple[str, dict[str, Any]]:
+def where(source: Path | str) -> tuple[str, dict[str, Any]]:
     """What transformers calls the place of a model, with the options that reading it takes."""
     from selpe.llm.models import offline
 

@@ -1,4 +1,4 @@
-"""One token out of a row of logits: temperature, min-p, top-p, under a grammar's mask.
+"""One token out of a row of logits: temperature, min-p, top-k, top-p, under a grammar's mask.
 
 Every choice is a function of the row and of one uniform number, so a request's text does not depend on who else is
 in the batch. Ties go to the token with the lowest id.
@@ -23,6 +23,7 @@ class Taste:
     temperature: float = 1.0
     min_p: float = 0.0
     top_p: float = 1.0
+    top_k: int = 0  # 0: all of them
 
     def __post_init__(self) -> None:
         if not (self.temperature >= 0 and math.isfinite(self.temperature)):
@@ -31,6 +32,8 @@ class Taste:
             raise ValueError(f"min_p must be between 0 and 1. Got {self.min_p}")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1. Got {self.top_p}")
+        if self.top_k < 0:
+            raise ValueError(f"top_k must not be negative. Got {self.top_k}")
 
     @property
     def greedy(self) -> bool:
@@ -75,6 +78,9 @@ def _choose(row: Row, taste: Taste, draw: float) -> int:
     best = int(row.argmax())
     if taste.greedy or len(row) == 1:
         return best
+    if 0 < taste.top_k < len(row):
+        kept = _largest(row, taste.top_k)
+        return int(kept[_choose(row[kept], taste, draw)])
     # In double precision: differences of a row that is scaled by a small temperature stay exact enough.
     weights = np.exp((row - row[best]).astype(np.float64) / taste.temperature)
     if taste.min_p:
@@ -85,6 +91,13 @@ def _choose(row: Row, taste: Taste, draw: float) -> int:
     index = int(np.searchsorted(mass, draw * mass[-1], side="right"))
     # Rounding can place the quantile behind the last weight that is not zero.
     return index if index < len(mass) and weights[index] else best
+
+
+def _largest(row: Row, count: int) -> NDArray[np.intp]:
+    """The places of the largest values, in order of place; of equal ones the first."""
+    floor = np.partition(row, -count)[-count]
+    above, equal = np.flatnonzero(row > floor), np.flatnonzero(row == floor)
+    return np.sort(np.concatenate([above, equal[: count - len(above)]]))
 
 
 def _cut(weights: NDArray[np.float64], top_p: float) -> None:
