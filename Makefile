@@ -5,13 +5,20 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 LOCK   := requirements/dev.lock
 STAMP  := $(VENV)/.installed
+# The training tests have an environment of their own, so that `make test` needs no torch.
+TORCH       := torch==2.13.0
+TRAIN_VENV  := .venv-train
+TRAIN_BIN   := $(TRAIN_VENV)/bin
+TRAIN_LOCK  := requirements/train.lock
+TRAIN_STAMP := $(TRAIN_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format audit bench docs lock install clean
+.PHONY: help demo test test-train lint format audit bench docs lock install clean
 
 help:
 	@echo "make demo    synthesise a private table from a shipped example (offline after install)"
 	@echo "make test    lint, types and tests"
+	@echo "make test-train  the tests that need torch, in an environment of their own"
 	@echo "make lint    ruff and mypy only"
 	@echo "make audit   the statistical privacy audit at full size"
 	@echo "make bench   speed and memory, as ratios within one run"
@@ -38,6 +45,19 @@ lint: install
 test: lint
 	@$(BIN)/python -m pytest -q -n auto --dist loadgroup
 
+# torch comes first and without hashes: the same version is another file on a machine with a GPU than on one without,
+# and pip takes the build that this machine's configuration offers. Everything else is locked.
+$(TRAIN_STAMP): $(TRAIN_LOCK) pyproject.toml
+	@test -x $(TRAIN_BIN)/python || $(PYTHON) -m venv $(TRAIN_VENV)
+	@echo "installing torch and locked dependencies into $(TRAIN_VENV) (first time: a few minutes)"
+	@$(TRAIN_BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
+	@$(TRAIN_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(TRAIN_LOCK)
+	@$(TRAIN_BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(TRAIN_STAMP)
+
+test-train: $(TRAIN_STAMP)
+	@$(TRAIN_BIN)/python -m pytest -q -n auto --dist loadgroup tests/train tests/llm/test_hf.py tests/evaluate/test_utility.py
+
 audit: install
 	@$(BIN)/python benchmarks/audit.py
 
@@ -53,9 +73,11 @@ docs: install
 lock:
 	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml \
 	  --extra sql --extra polars --extra llamacpp --group dev --group docs -o $(LOCK)
+	echo $(TORCH) | uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml - \
+	  --extra train --group dev --group train --no-emit-package torch -c $(LOCK) -o $(TRAIN_LOCK)
 
 format: install
 	@$(BIN)/ruff check --fix-only --quiet . ; $(BIN)/ruff format --quiet .
 
 clean:
-	rm -rf $(VENV) site dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TRAIN_VENV) site dist .mypy_cache .ruff_cache .pytest_cache
