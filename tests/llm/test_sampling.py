@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -94,7 +96,9 @@ def test_streams_of_numbers_depend_on_the_seed_alone() -> None:
     assert len({generator(seed).random() for seed in (0, 1, -1, 2**70, 2**100)}) == 5
 
 
-@pytest.mark.parametrize("bad", [{"temperature": -0.1}, {"temperature": float("nan")}, {"min_p": 1.5}, {"top_p": 0.0}])
-def test_settings_out_of_range_are_refused(bad: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "bad", [{"temperature": -0.1}, {"temperature": float("nan")}, {"min_p": 1.5}, {"top_p": 0.0}, {"top_k": -1}]
+)
+def test_settings_out_of_range_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be"):
         Taste(**bad)
