@@ -2,8 +2,8 @@
 
 With held-out rows, a figure raises an alarm where it is worse for private rows than for held-out ones, and random
 membership would make it so in fewer than one of a thousand cases (`SIGNIFICANCE`). There are seven such tests, so a
-clean table raises a false alarm in fewer than one of a hundred evaluations. One passage of `LONG` words that private
-rows have and held-out rows do not is an alarm by itself.
+clean table raises a false alarm in fewer than one of a hundred evaluations. One passage of `LONG` words that a single
+private row has, and no other real row, is an alarm by itself, unless the table has such passages of held-out rows too.
 
 Without held-out rows there is nothing to compare with, and only what no common record explains is an alarm.
 """
@@ -46,8 +46,8 @@ def alarms(nrs: NRS, dcr: DCR, members: Mapping[str, Membership | None], copies:
             )
     if copies.long_private and not copies.long_holdout:
         found.append(
-            f"Passages of {LONG} words or more stand word for word in the table and in private records "
-            f"({copies.long_private} of them; the longest has {copies.longest} words)."
+            f"Passages of {LONG} words or more that a single private record has stand word for word in the table "
+            f"(of {copies.long_private} private records; the longest has {copies.longest} words)."
         )
     return found
 

@@ -4,7 +4,8 @@ Texts become runs of word numbers. The hash of a run of n words is a difference 
 any length cost one pass, and 100,000 synthetic records are searched in seconds. A word that no real text has breaks a
 run. Passages of the schema's own examples and descriptions are public and do not count.
 
-What a common phrase does, held-out rows show: they have it as often as private rows.
+What a common phrase does, held-out rows show: they have it as often as private rows. A long passage is looked at more
+closely: it counts where a single real record has it, of the private ones and of all that were held out.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Copies:
     synthetic_touched: int  # synthetic records with a passage of a private row
     longest: int  # words of the longest passage shared with a private row; 0 where none is `words` long
     long_words: int
-    long_private: int  # rows of which a passage of `long_words` stands in the synthetic table
+    long_private: int  # rows of which a passage of `long_words`, theirs alone, stands in the synthetic table
     long_holdout: int
     p_value: float
     found: tuple[Shared, ...]
@@ -98,7 +99,8 @@ class Search:
         self._private = len(lineup.private)
         self._size = len(lineup.rows)
         self._known: dict[str, int] = {}
-        self._real = self._corpus((passages(schema, record) for record in lineup.rows), grow=True)
+        real = (*lineup.rows, *lineup.spare)
+        self._real = self._corpus((passages(schema, record) for record in real), grow=True)
         self._public = self._corpus(([words(text)] for text in _public(schema)), grow=False)
         random = np.random.default_rng(_SEED)
         self._codes = random.integers(1, 2**64 - 1, size=len(self._known) + 1, dtype=np.uint64)
@@ -110,14 +112,17 @@ class Search:
 
     def able(self, n: int) -> NDArray[np.bool_]:
         """Which real rows have a text of n words at all."""
-        found = np.zeros(self._size, dtype=bool)
-        found[self._real.runs(n, self._codes)[1]] = True
-        return found
+        owner = self._real.runs(n, self._codes)[1]
+        return np.asarray(np.bincount(owner, minlength=self._size)[: self._size] > 0)
 
-    def rows(self, n: int) -> NDArray[np.bool_]:
-        """Which real rows have a passage of n words in the synthetic table."""
-        found = np.zeros(self._size, dtype=bool)
+    def rows(self, n: int, *, alone: bool = False) -> NDArray[np.bool_]:
+        """Which rows have a passage of n words in the synthetic table; with `alone`, one that no other real row has."""
         hashes, owner = self._passages(n)
+        if alone:
+            hashes, owner = _of_one(hashes, owner)
+        found = np.zeros(self._size, dtype=bool)
+        mine = owner < self._size
+        hashes, owner = hashes[mine], owner[mine]
         for _, corpus in self._synthetic:
             found[owner[_among(hashes, np.unique(corpus.runs(n, self._codes)[0]))]] = True
         return found
@@ -181,6 +186,15 @@ def _among(values: Hashes, targets: Hashes) -> NDArray[np.bool_]:
     return np.asarray(targets[np.minimum(np.searchsorted(targets, values), len(targets) - 1)] == values)
 
 
+def _of_one(hashes: Hashes, owner: Places) -> tuple[Hashes, Places]:
+    """The runs that a single record has, each once."""
+    names, place = np.unique(hashes, return_inverse=True)
+    first, last = np.full(len(names), np.iinfo(np.int32).max, dtype=np.int32), np.full(len(names), -1, dtype=np.int32)
+    np.minimum.at(first, place, owner)
+    np.maximum.at(last, place, owner)
+    return names[first == last], first[first == last]
+
+
 def _public(schema: Schema) -> Iterator[str]:
     """Every text that the schema itself has."""
     yield schema.description
@@ -196,7 +210,7 @@ def find_copies(schema: Schema, synthetic: Sequence[Record], lineup: Lineup) -> 
     search, own = Search(schema, synthetic, lineup), lineup.members
     able, touched = search.able(WORDS), search.rows(WORDS)
     some = bool(touched[own].any())
-    long = search.rows(LONG) if some else np.zeros_like(touched)
+    long = search.rows(LONG, alone=True) if some else np.zeros_like(touched)
     pairs = search.shared(WORDS) if some else {}
     found = Copies(
         WORDS,

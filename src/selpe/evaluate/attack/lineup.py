@@ -42,7 +42,8 @@ class Lineup:
 
     private: tuple[Record, ...]
     holdout: tuple[Record, ...]
-    classes: NDArray[np.intp]  # of all rows
+    spare: tuple[Record, ...]  # the other held-out rows
+    classes: NDArray[np.intp]  # of all rows but the spare ones
     short: int  # classes with fewer held-out than private rows
 
     @classmethod
@@ -57,13 +58,14 @@ class Lineup:
                 left[label] -= 1
                 chosen.append(place)
         others = tuple(holdout[place] for place in sorted(chosen))
+        spare = tuple(holdout[place] for place in sorted(set(range(len(holdout))).difference(chosen)))
         names = {label: number for number, label in enumerate(wanted)}
         classes = np.array([names[schema.label_of(record)] for record in (*private, *others)], dtype=np.intp)
-        return cls(tuple(private), others, classes, sum(1 for label in wanted if left[label] > 0))
+        return cls(tuple(private), others, spare, classes, sum(1 for label in wanted if left[label] > 0))
 
     @property
     def rows(self) -> tuple[Record, ...]:
-        """All rows, private ones first."""
+        """All rows that are compared, private ones first."""
         return self.private + self.holdout
 
     @property

@@ -25,7 +25,7 @@ from selpe.kernel import MultiChannelKernel
 from selpe.schema import Record, Schema
 
 FPR = 0.01
-CHUNK = 32
+CHUNK = 128
 
 
 @dataclass(frozen=True, slots=True)
