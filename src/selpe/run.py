@@ -158,6 +158,14 @@ class Run:
         return str(self.manifest["name"])
 
     @property
+    def schema(self) -> Schema:
+        """The schema of this run as it was: its own copy, else the file of its settings if that has not changed."""
+        for path in (self.folder / "work" / "schema.yaml", Path(self.config.data_schema)):
+            if path.is_file() and (schema := Schema.load(path)).fingerprint() == self.manifest.get("schema"):
+                return schema
+        raise RunError("the schema of this run is gone or has changed", where=self.name, hint="put the old one back")
+
+    @property
     def ledger(self) -> Ledger:
         """The ledger that this run pays from."""
         return Ledger.open(self.config.dataset, root=Path(self.manifest.get("ledger") or ledger_root()))

@@ -15,7 +15,6 @@ from selpe.errors import ConfigError, RunError, StoppedError
 if TYPE_CHECKING:
     from selpe.config import RunConfig
     from selpe.run import Run
-    from selpe.schema import Schema
 
 # The paper's own configuration, to set ours against.
 PAPER: dict[str, Any] = {
@@ -198,7 +197,7 @@ def release(
     packed = pack_release(
         found.folder,
         found.manifest,
-        _schema_of(found),
+        found.schema,
         allowed=RELEASED,
         to=target,
         not_private_control=not_private_control,
@@ -285,16 +284,6 @@ def _last_open(out_folder: Path | None) -> Run:
     if not waiting:
         raise RunError("there is no run to go on with", hint="`selpe runs` lists them")
     return Run.open(Path(waiting[-1]["folder"]))
-
-
-def _schema_of(found: Run) -> Schema:
-    """The schema of a run as it was: its own copy, else the file of its settings if that has not changed."""
-    from selpe.schema import Schema
-
-    for path in (found.folder / "work" / "schema.yaml", Path(found.config.data_schema)):
-        if path.is_file() and (schema := Schema.load(path)).fingerprint() == found.manifest.get("schema"):
-            return schema
-    raise RunError("the schema of this run is gone or has changed", where=found.name, hint="put the old one back")
 
 
 # -- saying things ---------------------------------------------------------------------------------------------------

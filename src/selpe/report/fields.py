@@ -35,7 +35,7 @@ def field_panels(found: Mapping[str, Any], titles: Mapping[str, str]) -> list[Fi
 
 def _marginal(title: str, entry: Mapping[str, Any]) -> FieldPanel:
     apart = entry.get("normalised")
-    distance = f"{_MEASURES.get(entry['measure'], entry['measure'])} {figure(apart, 2)}" if known(apart) else ""
+    distance = f"{_MEASURES[entry['measure']]} {figure(apart, 2)}" if known(apart) else ""
     return FieldPanel(
         title, entry["kind"], spread(_spread(title, entry)), distance, float(apart or 0.0), _missing(entry)
     )

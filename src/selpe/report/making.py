@@ -32,6 +32,7 @@ def making(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
         "created": manifest.get("created"),
         "finished": manifest.get("finished"),
         "seconds": manifest.get("seconds"),
+        "method": manifest.get("method"),
         "model": manifest.get("model"),
         "encoder": manifest.get("encoder"),
         "guide": manifest.get("guide"),
@@ -39,7 +40,7 @@ def making(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
         "adjacency": adjacency,
         "choices": _choices(events, manifest, adjacency),
         "pools": _pools(events),
-        "expected": [round(100 * part["percentile"], 1) for part in manifest.get("plan", {}).get("rounds", ())],
+        "expected": _expected(manifest.get("plan")),
         "counts": {name: counts.get(name) for name in ("answers", "candidates", "prompt_tokens", "completion_tokens")},
         "retries": dict(counts.get("retries") or {}),
         "given_up": dict(counts.get("given_up") or {}),
@@ -88,6 +89,16 @@ def _pools(events: Iterable[Event]) -> list[dict[str, Any]]:
         }
         for event in events
         if isinstance(event, PoolReady)
+    ]
+
+
+def _expected(plan: Any) -> list[float]:
+    """Where the plan expected the winners of each round; methods other than ours plan otherwise."""
+    rounds = plan.get("rounds") if isinstance(plan, Mapping) else None
+    if not isinstance(rounds, list):
+        return []
+    return [
+        round(100 * float(one["percentile"]), 1) for one in rounds if isinstance(one, Mapping) and "percentile" in one
     ]
 
 

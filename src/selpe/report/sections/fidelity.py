@@ -114,14 +114,18 @@ def _matrices(found: Any, titles: Mapping[str, str]) -> list[dict[str, Any]]:
     if not found or len(found.get("fields") or ()) < 2:
         return []
     names = [titles.get(name, name) for name in found["fields"][:_MOST_FIELDS]]
-    cut = {
-        key: [line[:_MOST_FIELDS] for line in found[key][:_MOST_FIELDS]] for key in ("real", "synthetic", "difference")
-    }
+    real, made = ([line[:_MOST_FIELDS] for line in found[key][:_MOST_FIELDS]] for key in ("real", "synthetic"))
+    apart = [[_apart(*pair) for pair in zip(*lines, strict=True)] for lines in zip(real, made, strict=True)]
+    shown = {"Real": real, "Synthetic": made, "Difference": apart}
+    said = "Associations between fields"
     return [
-        {"title": key.capitalize(),
-         "chart": matrix(names, values, title=f"Associations between fields: {key}", difference=key == "difference")}
-        for key, values in cut.items()
-    ]  # fmt: skip
+        {"title": title, "chart": matrix(names, values, title=f"{said}: {title}", difference=title == "Difference")}
+        for title, values in shown.items()
+    ]
+
+
+def _apart(real: float | None, made: float | None) -> float | None:
+    return abs(real - made) if known(real) and known(made) else None
 
 
 def _map(found: Mapping[str, Any]) -> dict[str, Any] | None:
