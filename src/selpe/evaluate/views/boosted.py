@@ -101,17 +101,17 @@ class BoostedView:
         return np.hstack(known), np.hstack(asked), coded
 
     def _text(self, field: TextField, train: Sequence[Record], test: Sequence[Record]) -> tuple[Matrix, Matrix]:
-        """Embeddings along the directions in which those of the training set differ most."""
+        """Whether there is a text, and its embedding along the directions in which the training set's differ most."""
         sides = [[_text_of(record.get(field.name)) for record in records] for records in (train, test)]
-        given = [[text for text in texts if text is not None] for texts in sides]
-        if not given[0]:
-            return np.zeros((len(train), 0)), np.zeros((len(test), 0))
-        vectors = [self._embeddings.of(given[0]), self._embeddings.of(given[1], keep=True)]
+        known, asked = ([text for text in texts if text is not None] for texts in sides)
+        vectors = [self._embeddings.of(known), self._embeddings.of(asked, keep=True)]
         centre, axes = leading_axes(vectors[0], AXES)
         columns = []
         for texts, found in zip(sides, vectors, strict=True):
-            rows = np.full((len(texts), axes.shape[1]), np.nan)
-            rows[[text is not None for text in texts]] = (found - centre) @ axes
+            given = np.array([text is not None for text in texts])
+            rows = np.full((len(texts), 1 + axes.shape[1]), np.nan)
+            rows[:, 0] = given
+            rows[given, 1:] = (found - centre) @ axes
             columns.append(rows)
         return columns[0], columns[1]
 

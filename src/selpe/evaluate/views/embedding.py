@@ -41,6 +41,8 @@ def leading_axes(rows: NDArray[np.float64], most: int) -> tuple[NDArray[np.float
     """The mean of some vectors and, as columns, the directions in which they differ most (none for equal vectors)."""
     from sklearn.utils.extmath import randomized_svd
 
+    if len(rows) < 2:
+        return np.zeros(rows.shape[1]), np.zeros((rows.shape[1], 0))
     centre = rows.mean(axis=0)
     _, spread, axes = randomized_svd(rows - centre, min(most, *rows.shape), random_state=0)
     return centre, np.asarray(axes[spread > 1e-9 * len(rows)].T)
