@@ -321,9 +321,13 @@ class Generator:
 
     @cached_property
     def _record_tokens(self) -> int:
-        """Room for the longest record that the schema allows, within reason."""
-        letters = sum(len(one.name) + 8 + getattr(one, "max_length", 24) for one in self._schema.fields)
-        return min(1200, 40 + letters // 2)
+        return record_tokens(self._schema)
+
+
+def record_tokens(schema: Schema) -> int:
+    """Room for the longest record that the schema allows, within reason."""
+    letters = sum(len(one.name) + 8 + getattr(one, "max_length", 24) for one in schema.fields)
+    return min(1200, 40 + letters // 2)
 
 
 def repetitive(text: str) -> bool:

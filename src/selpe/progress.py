@@ -89,6 +89,8 @@ class Reading:
             "round": f"Round {self.number} of {self.rounds}",
             "more": "Filling up classes",
             "bundles": "Final choice",
+            "seeds": "First texts",
+            "lookahead": f"Looking ahead in round {self.number} of {self.rounds}",
         }
         return names.get(self.stage, "Preparing")
 

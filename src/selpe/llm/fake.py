@@ -1,8 +1,9 @@
 """A fake language model: deterministic, schema-aware, instant, and able to fail in every way a real one does.
 
 It is a first-class back end: the whole pipeline, its tests and `--llm fake` run on it. Under a JSON Schema it
-writes a valid record drawn from the request's own seed; without one it writes a short free-form context. Words of
-the prompt colour its output, so that exemplars steer it a little, as they steer a real model.
+writes a valid record drawn from the request's own seed; without one it imitates the JSON objects that the prompt shows,
+or writes a short free-form context where there are none. Words of the prompt colour its output, so that exemplars steer
+it a little, as they steer a real model.
 """
 
 from __future__ import annotations
@@ -116,11 +117,15 @@ class FakeModel:
         return None
 
     def _text(self, request: Request, prompt: str, chance: random.Random, fault: str | None) -> tuple[str, Finish]:
-        if request.json_schema is None:
+        shown = _objects(prompt) if request.json_schema is None else []
+        if request.json_schema is not None:
+            record = _record(request.json_schema, chance, _vocabulary(prompt))
+        elif shown and request.grammar is None:
+            record = _imitation(shown, chance, _vocabulary(prompt))
+        else:
             return _sentence(chance, _vocabulary(prompt), chance.randint(12, 30)), "stop"
-        record = _record(request.json_schema, chance, _vocabulary(prompt))
         if fault == "wrong_enum":
-            _spoil_category(record, request.json_schema)
+            _spoil_category(record, request.json_schema or {"properties": {name: {} for name in record}})
         text = json.dumps(record, ensure_ascii=False)
         if fault == "invalid_json":
             return "Sure! Here is the record: " + text.replace('"', "'").rstrip("}") + ",}", "stop"
@@ -137,6 +142,33 @@ def _vocabulary(prompt: str) -> list[str]:
 
 def _sentence(chance: random.Random, words: list[str], length: int) -> str:
     return " ".join([chance.choice(_NOUNS), *(chance.choice(words + _NOUNS) for _ in range(length - 1))])
+
+
+def _objects(prompt: str) -> list[dict[str, Any]]:
+    """The flat JSON objects that a prompt shows."""
+    found = []
+    for text in re.findall(r"\{[^{}]*\}", prompt):
+        try:
+            found.append(json.loads(text))
+        except ValueError:
+            continue
+    return found
+
+
+def _imitation(shown: list[dict[str, Any]], chance: random.Random, words: list[str]) -> dict[str, Any]:
+    """An object like those shown: values from any of them, whole numbers from between them, new words for texts."""
+    made: dict[str, Any] = {}
+    for name in shown[-1]:
+        seen = [one[name] for one in shown if name in one]
+        value = chance.choice(seen)
+        whole = [one for one in seen if isinstance(one, int) and not isinstance(one, bool)]
+        if value in whole and not isinstance(value, bool):
+            value = chance.randint(min(whole), max(whole))
+        elif isinstance(value, str) and " " in value:
+            longest = max(len(one) for one in seen if isinstance(one, str))
+            value = _sentence(chance, words, chance.randint(3, 8))[: max(30, longest)].rstrip()
+        made[name] = value
+    return made
 
 
 def _record(schema: Mapping[str, Any], chance: random.Random, words: list[str]) -> dict[str, Any]:

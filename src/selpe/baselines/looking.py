@@ -1,0 +1,60 @@
+"""Looks at the private table by plan: noise as the plan says, events as the cost grows, results kept for the card."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from selpe.events import Emit, Selected, silence
+from selpe.privacy.histograms import Histogram, HistogramQuery
+from selpe.privacy.looks import GaussianPlan
+from selpe.privacy.private import PrivateTable
+
+
+@dataclass(slots=True)
+class Looks:
+    """The private looks of one fit. `drawn` has what came of them, in order."""
+
+    table: PrivateTable
+    plan: GaussianPlan
+    emit: Emit = silence
+    test_seed: int | None = None
+    drawn: list[Histogram] = field(default_factory=list)
+    _done: list[str] = field(default_factory=list)
+
+    def histogram(self, name: str, query: HistogramQuery, samples: Mapping[str, Sequence[str]]) -> Histogram:
+        """The noisy counts of one look. `samples` are the texts voted on, so that a stored result fits no others."""
+        made = self.table.histogram(
+            query,
+            noise=self.plan.noise(name, test_seed=self.test_seed),
+            selection=name,
+            context=_digest(samples),
+        )
+        self.drawn.append(made)
+        self.told(name, made.mechanism, made.private, replayed=made.replayed)
+        return made
+
+    def told(self, name: str, mechanism: str, private: bool, *, replayed: bool) -> None:
+        """Says that a look was taken, with what it adds to the ε of the looks before it: these do not add up."""
+        before = self._so_far().guarantee
+        self._done.append(name)
+        after = self._so_far().guarantee
+        one, other = _more(before.add_remove, after.add_remove), _more(before.replace_one, after.replace_one)
+        self.emit(Selected(name, mechanism, one, other, private, replayed))
+
+    def _so_far(self) -> GaussianPlan:
+        return replace(self.plan, looks=tuple(look for look in self.plan.looks if look.name in self._done))
+
+
+def _more(before: float, after: float) -> float:
+    return 0.0 if after == before else after - before  # also where both are infinite
+
+
+def _digest(samples: Mapping[str, Sequence[str]]) -> str:
+    content = hashlib.sha256()
+    for label, texts in samples.items():
+        for text in (label, str(len(texts)), *texts):
+            raw = text.encode("utf-8", "surrogatepass")
+            content.update(len(raw).to_bytes(8, "big") + raw)
+    return content.hexdigest()

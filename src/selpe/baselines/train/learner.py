@@ -1,0 +1,113 @@
+"""A torch model in training: the gradient of each record by itself, and Adam on what the private table lets out.
+
+A record's gradient is computed alone, by torch's own backward pass over that record. Batches would be a little faster,
+but a gradient computed in a batch depends, in its last digits, on the other records in it, and the guarantee rests on
+each gradient being a function of its own record (PROOF.md, A1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selpe.baselines.train.weights import libraries
+from selpe.errors import RunError
+from selpe.schema import Record
+
+Loss = Callable[[Record], Any]  # a scalar tensor
+
+
+class TorchLearner:
+    """Meets `Learner` (privacy/learning.py). It keeps parameters and the optimiser's state, and nothing of a record."""
+
+    def __init__(
+        self, model: Any, loss: Loss, *, units: int, rate: float, folder: Path, remote: str | None = None
+    ) -> None:
+        self._torch = libraries()[0]
+        self._loss = loss
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._optimiser = self._torch.optim.Adam(self._parameters, lr=rate)
+        self._units = max(1, units)
+        self._folder = folder
+        self.remote = remote
+
+    @property
+    def size(self) -> int:
+        """The number of trained parameters."""
+        return sum(int(parameter.numel()) for parameter in self._parameters)
+
+    def gradients(self, records: Sequence[Record]) -> Iterator[NDArray[np.float32]]:
+        """The gradient of each record's loss at the present parameters, one record at a time."""
+        torch = self._torch
+        for record in records:
+            with torch.enable_grad():
+                parts = torch.autograd.grad(self._loss(record), self._parameters, allow_unused=True)
+            flat = [
+                torch.zeros_like(parameter).flatten() if part is None else part.flatten()
+                for part, parameter in zip(parts, self._parameters, strict=True)
+            ]
+            yield torch.cat(flat).float().cpu().numpy()
+
+    def step(self, total: NDArray[np.float64]) -> None:
+        """One step of Adam along the noisy mean."""
+        mean = self._torch.from_numpy(total / self._units)
+        place = 0
+        for parameter in self._parameters:
+            part = mean[place : place + parameter.numel()].view_as(parameter)
+            parameter.grad = part.to(parameter.device, parameter.dtype)
+            place += parameter.numel()
+        self._optimiser.step()
+        self._optimiser.zero_grad(set_to_none=True)
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def keep(self) -> str:
+        """The hash of the state, once it is on the disk under that name."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        part = self._folder / "state.part"
+        state = {"parameters": [p.detach().cpu() for p in self._parameters], "optimiser": self._optimiser.state_dict()}
+        with part.open("wb") as file:
+            self._torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        digest = _sha256(part)
+        part.replace(self._path(digest))
+        return digest
+
+    def load(self, digest: str) -> None:
+        """Takes up a kept state; raises RunError where its file is gone or is not what it was."""
+        path = self._path(digest)
+        if not path.exists() or _sha256(path) != digest:
+            raise RunError(
+                "the checkpoint of this training is missing or damaged, and what was drawn cannot be drawn again",
+                where=str(path),
+                hint="put the file back, or start a new run",
+            )
+        state = self._torch.load(path, map_location="cpu", weights_only=True)
+        with self._torch.no_grad():
+            for parameter, value in zip(self._parameters, state["parameters"], strict=True):
+                parameter.copy_(value)
+        self._optimiser.load_state_dict(state["optimiser"])
+
+    def forget_all_but(self, digest: str) -> None:
+        """Deletes the files of earlier states."""
+        for path in self._folder.glob("*.pt"):
+            if path != self._path(digest):
+                path.unlink()
+
+    def _path(self, digest: str) -> Path:
+        return self._folder / f"{digest[:32]}.pt"
+
+
+def _sha256(path: Path) -> str:
+    content = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            content.update(block)
+    return content.hexdigest()

@@ -1,0 +1,72 @@
+"""Texts from a tuned model: each is a function of its seed, and is kept on disk as soon as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from selpe.baselines.base import Parts
+from selpe.baselines.reading import Sample, read
+from selpe.baselines.train.weights import Weights, merged
+from selpe.errors import StoppedError
+from selpe.events import Answered, PoolReady, StageStarted
+from selpe.llm.base import Request
+from selpe.llm.hf import HFModel
+from selpe.llm.remembering import AnswerStore, RememberingModel
+from selpe.schema import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Taste:
+    """How texts are drawn: temperature, cuts, and the most tokens of one."""
+
+    temperature: float = 1.0
+    top_k: int = 50
+    top_p: float = 0.9
+    tokens: int = 256
+    batch: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One text to write: for a class, from a condition."""
+
+    label: str
+    prefix: str
+    seed: int
+
+
+def write(parts: Parts, weights: Weights, state: str, wanted: Sequence[Wanted], taste: Taste) -> list[Sample]:
+    """A sample for each wish, in order, its condition included. `state` is the hash by which answers are known again."""
+    plain = merged(weights)
+    name = f"{weights.name}@{state[:16] or 'untrained'}:{taste.top_k}"
+    model = HFModel.around(
+        plain.model, plain.tokenizer, name=name, batch=taste.batch, device=plain.device, top_k=taste.top_k
+    )
+    parts.emit(StageStarted("texts", 0, len(wanted)))
+    requests = (
+        Request(prompt=one.prefix, temperature=taste.temperature, top_p=taste.top_p, max_tokens=taste.tokens,
+                seed=one.seed, key=f"II:{place}")
+        for place, one in enumerate(wanted)
+    )  # fmt: skip
+    texts = [""] * len(wanted)
+    with closing(AnswerStore(parts.work / "tuned.jsonl")) as store:
+        for answer in RememberingModel(model, store).generate(requests, cancel=parts.cancel):
+            if answer.error is not None:
+                raise answer.error
+            if answer.finish == "cancelled":
+                continue
+            texts[int(answer.request.key.partition(":")[2])] = answer.text
+            parts.emit(Answered("II", answer.prompt_tokens, answer.completion_tokens, answer.seconds == 0.0))
+    if parts.cancel is not None and parts.cancel.is_set():
+        raise StoppedError("stopped as asked; every finished text is kept")
+    samples = [Sample(one.label, one.prefix + text.strip()) for one, text in zip(wanted, texts, strict=True)]
+    parts.emit(PoolReady("texts", 0, len(samples), {}, {}, _readable(parts, samples)))
+    return samples
+
+
+def _readable(parts: Parts, samples: Sequence[Sample]) -> tuple[Record, ...]:
+    """A few of the samples as records, for those who look on."""
+    few = (read(parts.schema, sample) for sample in samples[:: max(1, len(samples) // 4)][:4])
+    return tuple(output.record for output in few if output.released and output.record is not None)

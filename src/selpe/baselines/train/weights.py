@@ -1,0 +1,107 @@
+"""Models to train: from the model store, a GGUF file, a folder or the hub, with LoRA adapters or as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from selpe.errors import ConfigError, ModelError
+from selpe.llm.download import Progress
+from selpe.llm.hf import best_device, where
+from selpe.llm.models import ModelStore
+
+Tuning = Literal["lora", "full"]
+_INSTALL = 'Install them: pip install "selpe[train]"'
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A model in memory with its tokenizer, on the device where it is trained."""
+
+    name: str
+    model: Any
+    tokenizer: Any
+    device: str
+
+    def with_model(self, model: Any) -> Weights:
+        """The same with another model in its place."""
+        return Weights(self.name, model, self.tokenizer, self.device)
+
+
+Load = Callable[[str], Weights]
+
+
+def libraries() -> tuple[Any, Any, Any]:
+    """torch, transformers and peft; raises an error that names the extra where one of them is missing."""
+    try:
+        import peft
+        import torch
+        import transformers
+    except ImportError as problem:
+        raise ModelError("training needs torch, transformers and peft", hint=_INSTALL) from problem
+    return torch, transformers, peft
+
+
+def load_weights(name: str, *, store: ModelStore | None = None, progress: Progress | None = None) -> Weights:
+    """A language model in single precision, by its name in the store, `hf:org/name`, a folder or a GGUF file."""
+    torch, transformers, _ = libraries()
+    source = (store or ModelStore()).ensure(name, progress)
+    place, options = where(source)
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place, padding_side="left", **options)
+        model = _kind(transformers, source).from_pretrained(place, dtype="float32", **options)
+    except (OSError, ValueError, ImportError, KeyError) as problem:
+        raise ModelError(
+            f"transformers cannot load this model for training ({type(problem).__name__})",
+            where=name,
+            hint="Name a model of the hub (hf:org/name), a folder, or a GGUF file of a Llama-like model.",
+        ) from problem
+    device = best_device(torch)
+    return Weights(name, model.to(device).eval(), tokenizer, device)
+
+
+def _kind(transformers: Any, source: Path) -> Any:
+    """The class to load: a language model where the folder holds one or does not say, else whatever encoder it is."""
+    if not source.is_dir():
+        return transformers.AutoModelForCausalLM
+    told = transformers.AutoConfig.from_pretrained(str(source), local_files_only=True).architectures or ()
+    encodes = any("MaskedLM" in architecture for architecture in told)
+    return transformers.AutoModel if encodes else transformers.AutoModelForCausalLM
+
+
+def adapted(
+    weights: Weights, *, tuning: Tuning, rank: int, alpha: int, layers: int | None, seed: int
+) -> Weights:  # fmt: skip
+    """The model made ready for training: all of it, or LoRA adapters in the attention of its last layers."""
+    torch, _, peft = libraries()
+    model = weights.model
+    model.requires_grad_(tuning == "full")
+    if tuning == "full":
+        return weights
+    count = int(getattr(model.config, "num_hidden_layers", 0))
+    chosen = None if layers is None or not count else list(range(max(0, count - layers), count))
+    config = peft.LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=0.0, bias="none", layers_to_transform=chosen)
+    with seeded(torch, seed):
+        try:
+            return weights.with_model(peft.get_peft_model(model, config).eval())
+        except ValueError as problem:
+            raise ConfigError(
+                "this model's architecture is not known to LoRA", where=weights.name, hint="Train it whole: tuning: full"
+            ) from problem
+
+
+def merged(weights: Weights) -> Weights:
+    """The tuned model as one plain model, which writes faster than with adapters."""
+    model = weights.model
+    return weights.with_model(model.merge_and_unload() if hasattr(model, "merge_and_unload") else model)
+
+
+@contextmanager
+def seeded(torch: Any, seed: int) -> Iterator[None]:
+    """Makes what is initialised inside repeatable, and leaves the generator outside as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,184 @@
+"""Free texts from language models: prompts in, raw texts out, in the order they were asked for.
+
+No grammar and no retry for what is not a record: the baselines take a model's text as it comes. Only an answer that
+never came, because a server was busy or slow, is asked for again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from selpe.baselines.base import Parts, SpendingPlan
+from selpe.baselines.reading import Sample, read
+from selpe.config import RunConfig
+from selpe.encode.hashing import HashingEncoder
+from selpe.errors import StoppedError
+from selpe.estimate import Estimate, Tokens, estimate
+from selpe.events import Answered, PoolReady, StageStarted
+from selpe.generate import record_tokens
+from selpe.guides import Family, family_of
+from selpe.llm.base import Answer, Message, Request
+from selpe.llm.fake import FakeModel
+from selpe.privacy.looks import GaussianPlan
+from selpe.privacy.quotas import round_quotas
+from selpe.schema import CategoryField, Record, Schema
+
+MIN_P = 0.05  # as in SelPE's own generator, so that methods are compared and not samplers
+SHOWN_EXAMPLES = 3
+MOST_LETTERS = 3000  # of a text that is shown to a model again
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One text to write: for a class, from a template with its values, by one of the models."""
+
+    label: str
+    seed: int
+    template: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    model: int = 0
+
+
+class TextWriter:
+    """Writes texts with the models of a run and tells its progress."""
+
+    def __init__(self, parts: Parts, *, temperature: float) -> None:
+        self._parts = parts
+        self._schema = parts.schema
+        self._temperature = temperature
+        self._prompts = Environment(
+            loader=PackageLoader("selpe", "prompts"), undefined=StrictUndefined, autoescape=False
+        )  # prompts are text for a model, not HTML; records are rendered as data, never as templates
+
+    def write(self, stage: str, number: int, asks: Sequence[Ask]) -> list[Sample]:
+        """A sample for each ask, in order; an empty text where the model never answered."""
+        emit = self._parts.emit
+        emit(StageStarted(stage, number, len(asks)))
+        texts, retries = [""] * len(asks), 0
+        for model in sorted({ask.model for ask in asks}):
+            mine = [place for place, ask in enumerate(asks) if ask.model == model]
+            retries += self._written(asks, mine, texts)
+        if self._parts.cancel is not None and self._parts.cancel.is_set():
+            # A pool cut short must not go on to a private look: that would pay for half a pool.
+            raise StoppedError("stopped as asked; every finished answer is kept")
+        samples = [Sample(ask.label, text, ask.model) for ask, text in zip(asks, texts, strict=True)]
+        lost = sum(not text for text in texts)
+        shown = tuple(self._readable(samples))
+        emit(
+            PoolReady(stage, number, len(samples) - lost, _count("model error", retries), _count("empty", lost), shown)
+        )
+        return samples
+
+    def _written(self, asks: Sequence[Ask], places: Sequence[int], texts: list[str]) -> int:
+        """Fills in the texts at these places, all by one model. Says how many had to be asked for again."""
+        model, again = self._parts.models[asks[places[0]].model], 0
+
+        def follow(answer: Answer) -> Iterable[Request]:
+            nonlocal again
+            place, attempt = _handle(answer)
+            if answer.finish != "error" or attempt + 1 >= self._parts.config.attempts:
+                return ()
+            again += 1
+            return (self._request(asks[place], place, attempt + 1),)
+
+        requests = (self._request(asks[place], place, 0) for place in places)
+        for answer in model.generate(requests, follow=follow, cancel=self._parts.cancel):
+            if answer.error is not None and not answer.error.retryable:
+                raise answer.error
+            if answer.finish in ("stop", "length"):
+                texts[_handle(answer)[0]] = answer.text.strip()
+            if answer.finish != "cancelled":
+                stored = answer.seconds == 0.0 and answer.error is None
+                self._parts.emit(Answered("II", answer.prompt_tokens, answer.completion_tokens, stored))
+        return again
+
+    def _readable(self, samples: Sequence[Sample]) -> list[Record]:
+        """A few of the samples as records, for those who look on."""
+        few = (read(self._schema, sample) for sample in samples[:: max(1, len(samples) // 4)][:4])
+        return [output.record for output in few if output.released and output.record is not None]
+
+    # -- prompts -------------------------------------------------------------------------------------------------
+
+    def _request(self, ask: Ask, place: int, attempt: int) -> Request:
+        family = self._families[ask.model]
+        common: dict[str, Any] = {
+            "seed": seed_of(ask.seed, attempt), "min_p": MIN_P, "temperature": self._temperature,
+            "max_tokens": record_tokens(self._schema), "key": f"II:{place}:{attempt}",
+        }  # fmt: skip
+        text = self.prompt(ask, family)
+        if family == "chat":
+            return Request(messages=(Message("user", text),), **common)
+        return Request(prompt=text + "\n", stop=("\n\n",), **common)
+
+    def prompt(self, ask: Ask, family: Family) -> str:
+        """The prompt of one ask."""
+        schema = self._schema
+        own = [record for record in schema.examples if schema.label_of(record) == (ask.label or None)]
+        other = [record for record in schema.examples if schema.label_of(record) != (ask.label or None)]
+        values: dict[str, Any] = {
+            "family": family, "description": schema.description or schema.name, "fields": schema.fields,
+            "rules": [rule.text for rule in schema.rules], "shown": [*other, *own][-SHOWN_EXAMPLES:],
+            "opening": self._named(ask.label), "cut": one_line, "json": schema.dumps,
+            "heading": lambda record: self._named(schema.label_of(record) or ""),
+        }  # fmt: skip
+        return self._prompts.get_template(f"{ask.template}.j2").render(**values, **ask.values).strip()
+
+    def _named(self, label: str) -> str:
+        field = self._schema.label_field
+        if field is None or not label:
+            return ""
+        said = field.descriptions.get(label, "") if isinstance(field, CategoryField) else ""
+        return f"{field.title} {label}" + (f" ({said})" if said and said != label else "")
+
+    @cached_property
+    def _families(self) -> tuple[Family, ...]:
+        return tuple(family_of(model.name, model.capabilities()) for model in self._parts.models)
+
+
+def one_line(text: str) -> str:
+    """A text as a prompt shows it again: on one line, and not longer than a record can well be."""
+    return " ".join(text.split())[:MOST_LETTERS]
+
+
+def seed_of(*parts: object) -> int:
+    """A seed of its own for every combination of names and numbers, the same in every process."""
+    digest = hashlib.sha256(":".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:6], "big")
+
+
+def text_estimate(
+    config: RunConfig, schema: Schema, plan: SpendingPlan, runs: Sequence[Mapping[str, Any]], asks: Sequence[Ask]
+) -> Estimate:
+    """What a run that writes texts will take, judged by a few typical asks where no earlier run tells."""
+    candidates = plan.candidates if isinstance(plan, GaussianPlan) else 0
+
+    def dry() -> Tokens:
+        seen: list[Answered] = []
+        parts = Parts(config, schema, plan, (FakeModel(context_length=10**6),), HashingEncoder(), Path())
+        parts = replace(parts, emit=lambda event: seen.append(event) if isinstance(event, Answered) else None)
+        TextWriter(parts, temperature=1.0).write("estimate", 0, asks)
+        prompt, completion = sum(one.prompt_tokens for one in seen), sum(one.completion_tokens for one in seen)
+        return Tokens.counted(prompt, completion, len(asks))
+
+    return estimate(config, schema, candidates=candidates, runs=runs, dry=dry)
+
+
+def quotas_of(schema: Schema, records: int, shares: Mapping[str, float] | None) -> dict[str, int]:
+    """How many records each class gets: public shares, never the private table's own."""
+    return round_quotas(records, schema.labels, 1, "uniform", shares)[0]
+
+
+def _handle(answer: Answer) -> tuple[int, int]:
+    _, place, attempt = answer.request.key.split(":")
+    return int(place), int(attempt)
+
+
+def _count(reason: str, number: int) -> dict[str, int]:
+    return {reason: number} if number else {}
