@@ -50,7 +50,9 @@ CARD = whole(
         statement=TEXT,
         warning={"type": "string"},
     ),
-    mechanism=whole(names={"type": "array", "items": TEXT}, votes=TEXT, how=TEXT, library=TEXT, noise=TEXT, proof=TEXT),
+    mechanism=whole(
+        names={"type": "array", "items": TEXT}, method=TEXT, votes=TEXT, how=TEXT, library=TEXT, noise=TEXT, proof=TEXT
+    ),
     charges={
         "type": "array",
         "items": whole(

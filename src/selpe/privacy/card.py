@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from selpe import __version__
 from selpe.config import RunConfig
+from selpe.privacy.card_methods import method_text, settings_of
 from selpe.privacy.card_text import render_markdown
 from selpe.privacy.charges import Budget, Charge, Spent, spent
 from selpe.schema import Schema
@@ -24,11 +25,6 @@ __all__ = ["FORMAT", "NOT_PRIVATE", "build_card", "render_markdown"]
 FORMAT = "selpe-privacy-card/1"
 NOT_PRIVATE = "NOT PRIVATE"
 _PACKAGES = ("opendp", "numpy")
-# Settings that say how private choices were made. Paths, queries and hosts are left out: they are nobody's business.
-_SETTINGS = (
-    "epsilon", "delta", "adjacency", "records", "quotas", "rounds", "batches", "alpha", "multiplicity", "mechanism",
-    "votes", "epsilon_schedule", "guides", "bundles", "seed",
-)  # fmt: skip
 
 
 class Spending(Protocol):
@@ -122,7 +118,7 @@ def _guarantee(mine: Sequence[Charge], total: Spent, config: RunConfig, *, priva
         "epsilon": {name: _number(value) for name, value in epsilon.items()},
         "delta": total.delta,
         "asked_for": {"epsilon": _number(config.epsilon), "adjacency": config.adjacency, "delta": config.delta},
-        "composition": "sequential: the ε of all selections of the run are added up",
+        "composition": method_text(config).composition,
     }
 
 
@@ -160,16 +156,13 @@ def _unit(config: RunConfig) -> dict[str, Any]:
 
 def _mechanism(mine: Sequence[Charge], selections: Sequence[Drawn], config: RunConfig) -> dict[str, Any]:
     names = dict.fromkeys([charge.mechanism for charge in mine] + [drawn.mechanism for drawn in selections])
-    votes = {
-        "approval": "each private row approves a fixed share of the candidates of its class",
-        "closeness": "each private row gives each candidate a vote between 0 and 1 by its closeness",
-        "prototype": "candidates are scored by their distance to the centre of a batch of rows (sensitivity 1)",
-    }
+    text = method_text(config)
     return {
         "names": list(names),
-        "votes": config.votes,
-        "how": f"{votes[config.votes]}; one candidate per class and batch is chosen by noisy maximum",
-        "library": "OpenDP; each charge is what the measurement's own privacy map states",
+        "method": config.method,
+        "votes": text.votes,
+        "how": text.how,
+        "library": text.library,
         "noise": "from the operating system's generator",
         "proof": "src/selpe/privacy/PROOF.md",
     }
@@ -202,7 +195,7 @@ def _cumulative(total: Spent, cap: Budget | None, mine: int) -> dict[str, Any]:
 
 
 def _public(schema: Schema, config: RunConfig, units: int | None) -> dict[str, Any]:
-    settings = {name: _plain(getattr(config, name)) for name in _SETTINGS}
+    settings = {name: _plain(value) for name, value in settings_of(config).items()}
     known = config.adjacency == "replace-one"
     return {
         "schema": {
@@ -242,7 +235,7 @@ def _trust(config: RunConfig, model: str, encoder: str) -> dict[str, Any]:
     host = config.allow_private_text_to
     return {
         "model": "central curator: whoever runs the program holds the private table and is trusted with it",
-        "where": "private rows are read in one local process, and only to vote",
+        "where": method_text(config).where,
         "private_text_may_go_to": [] if host is None else [_host(host)],
         "language_model": f"{model or 'the language model'} has seen public text and earlier winners only",
         "encoder": f"{encoder or 'the encoder'} has seen private text, in order to compare it with candidates",

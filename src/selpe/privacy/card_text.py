@@ -86,8 +86,10 @@ def _cumulative(total: Mapping[str, Any]) -> str:
 
 def _mechanism(mechanism: Mapping[str, Any]) -> str:
     names = ", ".join(_text(name) for name in mechanism["names"]) or "none"
+    method = mechanism.get("method", "selpe")  # cards of earlier versions do not say it
+    how = f"{names}. Votes" if method == "selpe" else f"The method is {_text(method)}, a baseline. {names}"
     return (
-        f"## Mechanism\n\n{names}. Votes: {_text(mechanism['how'])}. Noise: {_text(mechanism['noise'])}. "
+        f"## Mechanism\n\n{how}: {_text(mechanism['how'])}. Noise: {_text(mechanism['noise'])}. "
         f"Library: {_text(mechanism['library'])}. The argument: `{mechanism['proof']}`."
     )
 

@@ -1,0 +1,72 @@
+"""What a privacy card says about each method: what the private rows do, and how the costs add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from selpe.config import RunConfig
+from selpe.method_settings import GAUSSIAN_METHODS
+
+_VOTES = {
+    "approval": "each private row approves a fixed share of the candidates of its class",
+    "closeness": "each private row gives each candidate a vote between 0 and 1 by its closeness",
+    "prototype": "candidates are scored by their distance to the centre of a batch of rows (sensitivity 1)",
+}
+_LOOKS = {
+    "augpe": "each private row votes for the nearest text of its class, and every count gets noise",
+    "wasp": "each private row spreads votes over the nearest and the furthest texts of its class, halved with every "
+    "rank, and every count gets noise",
+    "ctcl": "each private row counts for its nearest public topic, and every count gets noise; then a generator is "
+    "trained on the rows, with clipped gradients and noise at every step",
+    "dpgen": "a generator is trained on the private rows, with clipped gradients and noise at every step",
+    "dpds": "a classifier is trained on the private rows, with clipped gradients and noise at every step",
+}
+# Settings that say how private choices were made. Paths, queries and hosts are left out: they are nobody's business.
+_COMMON = ("method", "epsilon", "delta", "adjacency", "records", "quotas")
+_OURS = (
+    "rounds", "batches", "alpha", "multiplicity", "mechanism", "votes", "epsilon_schedule", "guides", "bundles",
+)  # fmt: skip
+_TRAINED = frozenset({"ctcl", "dpgen", "dpds"})
+
+
+@dataclass(frozen=True, slots=True)
+class MethodText:
+    """The sentences of a card that depend on the method."""
+
+    votes: str
+    how: str
+    composition: str
+    library: str
+    where: str
+
+
+def method_text(config: RunConfig) -> MethodText:
+    """What the card says of this run's method."""
+    read = "and only to vote" if config.method not in _TRAINED else "to vote and to train the model of this run"
+    where = f"private rows are read in one local process, {read}"
+    if config.method in GAUSSIAN_METHODS:
+        return MethodText(
+            "none" if config.method in ("dpgen", "dpds") else "histogram",
+            _LOOKS[config.method],
+            "exact: all Gaussian noise of the run is one Gaussian mechanism, whose ε is stated at δ; the ε of single "
+            "looks do not add up to it",
+            "OpenDP draws noise on counts; ε follows from the exact formula for Gaussian noise",
+            where,
+        )
+    return MethodText(
+        config.votes,
+        f"{_VOTES[config.votes]}; one candidate per class and batch is chosen by noisy maximum",
+        "sequential: the ε of all selections of the run are added up",
+        "OpenDP; each charge is what the measurement's own privacy map states",
+        where,
+    )
+
+
+def settings_of(config: RunConfig) -> dict[str, Any]:
+    """The settings that a card tells: common ones, and the method's own."""
+    if config.method == "selpe":
+        return {name: getattr(config, name) for name in (*_COMMON, *_OURS, "seed")}
+    own = getattr(config, config.method).model_dump(mode="json", exclude={"models"})
+    told = {f"{config.method}.{name}": value for name, value in own.items()}
+    return {name: getattr(config, name) for name in _COMMON} | told | {"seed": config.seed}
