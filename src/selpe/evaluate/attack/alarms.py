@@ -36,7 +36,7 @@ THRESHOLDS = {
 def alarms(nrs: NRS, dcr: DCR, members: Mapping[str, Membership | None], copies: Copies, lineup: Lineup) -> list[str]:
     """What is wrong, in plain words; empty where nothing is."""
     found = _beside(nrs, dcr, copies) if lineup.holdout else _alone(nrs, dcr, copies)
-    ways = {"text": "the words it shares", "kernel": "the selection's own kernel"}
+    ways = {"text": "by their words", "kernel": "by the kernel that selects"}
     for name, figures in members.items():
         if figures is not None and min(figures.p_value, figures.auc_p_value) < SIGNIFICANCE:
             found.append(
@@ -46,8 +46,8 @@ def alarms(nrs: NRS, dcr: DCR, members: Mapping[str, Membership | None], copies:
             )
     if copies.long_private and not copies.long_holdout:
         found.append(
-            f"Passages of {LONG} words or more that a single private record has stand word for word in the table "
-            f"(of {copies.long_private} private records; the longest has {copies.longest} words)."
+            f"Passages of {LONG} words or more that a single private record has stand word for word in the table. "
+            f"Private records concerned: {copies.long_private}; words of the longest passage: {copies.longest}."
         )
     return found
 
