@@ -150,12 +150,12 @@ def _typical(llm: str) -> tuple[float, str]:
     kind, _, rest = llm.partition(":")
     slower = _SLOWER.get(kind, 1.0)
     cores = max(1.0, this_machine().usable_cores)
-    speed = _EMBEDDED_PER_CORE * cores * _EMBEDDED_BYTES / max(_EMBEDDED_BYTES // 4, _weight(rest or llm)) * slower
+    speed = _EMBEDDED_PER_CORE * cores * _EMBEDDED_BYTES / max(_EMBEDDED_BYTES // 4, weight_of(rest or llm)) * slower
     engine = "the embedded engine" if slower == 1.0 else kind
     return speed, f"typical speed of {engine} on {cores:g} cores"
 
 
-def _weight(llm: str) -> int:
+def weight_of(llm: str) -> int:
     """Bytes of a model's weights, or of an ordinary small model where nobody knows yet."""
     from selpe.llm.registry import REGISTRY
 

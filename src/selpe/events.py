@@ -72,6 +72,14 @@ class Selected(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Trained(Event):
+    """A model that is being trained has taken a step, the `step`-th of `steps`. How well it did is private."""
+
+    step: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Included(Event):
     """Records were taken into the synthetic table; `total` of them so far."""
 

@@ -44,13 +44,61 @@ class WaspSettings(Group):
     temperature: float = Field(1.0, ge=0.0, le=3.0, description="Of all texts.")
 
 
-class CtclSettings(Group):
+class TrainingSettings(Group):
+    """What all methods that train a model have in common."""
+
+    model: str = Field("smollm2", description="The model to train: its name in the store, hf:org/name, a folder, GGUF.")
+    tuning: Literal["lora", "full"] = Field("lora", description="Train low-rank adapters, or all parameters.")
+    rank: int = Field(4, ge=1, le=512, description="Of the adapters (LoRA's r).")
+    alpha: int = Field(32, ge=1, description="LoRA's α: the adapters count α/r times.")
+    layers: int | None = Field(None, ge=1, description="Adapt the last so many layers; default: all. Fewer is faster.")
+    steps: int = Field(50, ge=1, le=100_000, description="T: steps over all records, each a look at the table.")
+    stretches: int = Field(10, ge=1, le=1000, description="Parts that are charged and saved; a kill costs one at most.")
+    clip: float = Field(1.0, gt=0.0, description="The norm that every record's gradient is clipped to.")
+    rate: float | None = Field(None, gt=0.0, description="Adam's learning rate; default: by method and tuning.")
+    tokens: int = Field(256, ge=8, le=8192, description="The most tokens of a record, read or written.")
+
+
+class CtclSettings(TrainingSettings):
     """CTCL: topics first, then a small conditional generator."""
 
+    topics: int = Field(10, ge=1, le=20, description="Topics found in records that the public model writes.")
+    keywords: int = Field(6, ge=1, le=50, description="Words that stand for a topic in a condition.")
+    public_records: int = Field(200, ge=1, le=100_000, description="Records by the public model, to find topics in.")
+    public_steps: int = Field(20, ge=0, le=100_000, description="Steps on those records first; they cost no ε.")
+    histogram_share: float = Field(0.2, gt=0.0, lt=1.0, description="Of μ² for the topics; the rest is for training.")
+    temperature: float = Field(1.0, ge=0.0, le=3.0, description="Of all texts.")
+    top_k: int = Field(0, ge=0, description="Choose among the so many most probable tokens; 0: all.")
+    top_p: float = Field(0.95, gt=0.0, le=1.0, description="Choose among tokens that have this share of the mass.")
+    batch: int = Field(16, ge=1, le=4096, description="Texts that are written at once.")
 
-class DpGenSettings(Group):
+    @property
+    def learning_rate(self) -> float:
+        """The rate asked for, or the method's own."""
+        return self.rate or (4e-4 if self.tuning == "lora" else 1e-4)
+
+
+class DpGenSettings(TrainingSettings):
     """DP-Gen: a language model trained with DP-SGD."""
 
+    temperature: float = Field(1.0, ge=0.0, le=3.0, description="Of all texts.")
+    top_k: int = Field(50, ge=0, description="Choose among the so many most probable tokens; 0: all.")
+    top_p: float = Field(0.9, gt=0.0, le=1.0, description="Choose among tokens that have this share of the mass.")
+    batch: int = Field(16, ge=1, le=4096, description="Texts that are written at once.")
 
-class DpDsSettings(Group):
+    @property
+    def learning_rate(self) -> float:
+        """The rate asked for, or the method's own."""
+        return self.rate or (3e-4 if self.tuning == "lora" else 1e-4)
+
+
+class DpDsSettings(TrainingSettings):
     """DP-DS: a classifier trained with DP-SGD."""
+
+    rank: int = Field(16, ge=1, le=512, description="Of the adapters (LoRA's r).")
+    clip: float = Field(10.0, gt=0.0, description="The norm that every record's gradient is clipped to.")
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate asked for, or the method's own."""
+        return self.rate or 1e-3

@@ -8,7 +8,7 @@ it has, and gives up the rest of the stretch instead.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from selpe.baselines.looking import Looks
@@ -47,13 +47,17 @@ class Course:
 
     def run(self) -> TorchLearner:
         """The learner as it is after the last step."""
-        stretches = [look for look in self.looks.plan.looks if look.name.startswith(f"{NAME}-")]
-        total, before = sum(look.count for look in stretches), 0
-        for look in stretches:
+        total, before = sum(look.count for look in self.stretches), 0
+        for look in self.stretches:
             self._stop_if_asked()
             self._stretch(look, before, total)
             before += look.count
         return self._ready()
+
+    @property
+    def stretches(self) -> tuple[Look, ...]:
+        """The looks that are stretches of this training."""
+        return tuple(look for look in self.looks.plan.looks if look.name.startswith(f"{NAME}-"))
 
     @property
     def state(self) -> str:
@@ -94,8 +98,3 @@ class Course:
     def _stop_if_asked(self) -> None:
         if self.cancel is not None and self.cancel.is_set():
             raise StoppedError("stopped as asked; every finished stretch of training is kept")
-
-
-def counts_of(looks: Sequence[Look]) -> list[float]:
-    """Shares of μ² in proportion to steps, so that every step has the same noise."""
-    return [float(look.count) for look in looks]

@@ -38,7 +38,7 @@ class Wanted:
 
 
 def write(parts: Parts, weights: Weights, state: str, wanted: Sequence[Wanted], taste: Taste) -> list[Sample]:
-    """A sample for each wish, in order, its condition included. `state` is the hash by which answers are known again."""
+    """A sample for each wish, in order, condition included. By `state`, the model's hash, answers are known again."""
     plain = merged(weights)
     name = f"{weights.name}@{state[:16] or 'untrained'}:{taste.top_k}"
     model = HFModel.around(

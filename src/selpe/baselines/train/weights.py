@@ -89,7 +89,9 @@ def adapted(
             return weights.with_model(peft.get_peft_model(model, config).eval())
         except ValueError as problem:
             raise ConfigError(
-                "this model's architecture is not known to LoRA", where=weights.name, hint="Train it whole: tuning: full"
+                "this model's architecture is not known to LoRA",
+                where=weights.name,
+                hint="Train it whole: tuning: full",
             ) from problem
 
 
