@@ -1,4 +1,4 @@
-"""Packing: the five files of a finished private run, proved one by one, and nothing else whatever happens."""
+"""Packing: the six files of a finished private run, proved one by one, and nothing else whatever happens."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from selpe.errors import PrivacyError, RunError, SelPEError
 from selpe.pack import SUMS, Packed, pack_release
 from selpe.privacy.card import build_card, render_markdown
 from selpe.privacy.ledger import Ledger
+from selpe.report.summary import write_summary
 from selpe.run import RELEASED
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
@@ -49,6 +50,7 @@ def write_card(release: Path, *, epsilon: float, run: str = "desk-1") -> None:
     card = build_card(schema=SCHEMA, config=config, run=run, ledger=ledger, records=12)
     (release / "privacy-card.json").write_text(laid_out(card), encoding="utf-8")
     (release / "privacy-card.md").write_text(render_markdown(card), encoding="utf-8")
+    write_summary(release, SCHEMA)
 
 
 def pack(run: Path, **changes: Any) -> Packed:
@@ -63,7 +65,7 @@ def refused(run: Path, kind: type[SelPEError] = SelPEError, **changes: Any) -> s
     return str(caught.value)
 
 
-def test_the_zip_holds_the_five_files_and_their_sums(run: Path) -> None:
+def test_the_zip_holds_the_six_files_and_their_sums(run: Path) -> None:
     packed = pack(run)
     with zipfile.ZipFile(packed.path) as archive:
         names = [Path(name).name for name in archive.namelist()]
@@ -176,3 +178,14 @@ def test_a_card_of_another_run_or_with_another_text_stops_it(run: Path) -> None:
     assert "not the card of this run" in refused(run, RunError)
     (run / "release" / "privacy-card.json").write_text(laid_out({"run": "desk-1", "stamp": None}), encoding="utf-8")
     assert "not a privacy card" in refused(run, RunError)
+
+
+def test_a_summary_with_anything_of_its_own_stops_it_and_can_be_written_anew(run: Path) -> None:
+    page = run / "release" / "summary.html"
+    whole = page.read_text(encoding="utf-8")
+    for changed in (whole + "<!-- QX7 -->", whole.replace("records", "private records", 1), whole.upper()):
+        page.write_text(changed, encoding="utf-8")
+        assert "summary.html" in refused(run, RunError)
+    write_summary(run / "release", SCHEMA)
+    assert page.read_text(encoding="utf-8") == whole
+    pack(run)

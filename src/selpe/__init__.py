@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from selpe.evaluate.whole import evaluate
     from selpe.schema import Schema
     from selpe.synthesizer import SelPE
 
 __version__ = "0.1.0.dev0"
-__all__ = ["Schema", "SelPE", "__version__"]
+__all__ = ["Schema", "SelPE", "__version__", "evaluate"]
 
-_HOMES = {"SelPE": "selpe.synthesizer", "Schema": "selpe.schema"}
+_HOMES = {"SelPE": "selpe.synthesizer", "Schema": "selpe.schema", "evaluate": "selpe.evaluate"}
 
 
 def __getattr__(name: str) -> Any:
@@ -20,6 +21,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'selpe' has no attribute '{name}'")
     from importlib import import_module
 
+    if name == "evaluate":
+        return import_module("selpe.evaluate")  # a package that can be called: it would take the name in any case
     return getattr(import_module(_HOMES[name]), name)
 
 

@@ -1,6 +1,6 @@
 """Packing a release: only what is on the list, checked file by file, into a zip that proves itself.
 
-Nothing is copied by pattern. The five files are named; anything else in the folder, a link, a folder, a file of
+Nothing is copied by pattern. The files are named; anything else in the folder, a link, a folder, a file of
 another name, stops the packing. What is packed is what was checked: each file is read once.
 """
 
@@ -55,12 +55,13 @@ def pack_release(
         )
     contents = _read(folder / "release", allowed)
     records = _check(contents, schema)
-    _check_card(contents, name, private=private)
+    card = _check_card(contents, name, private=private)
+    _check_summary(contents, schema, records, card, folder)
     sums = {file: hashlib.sha256(raw).hexdigest() for file, raw in sorted(contents.items())}
     contents[SUMS] = "".join(f"{digest}  {file}\n" for file, digest in sums.items()).encode()
     raw = _zip(contents, f"{name}-release" if private else f"{name}-NOT-PRIVATE")
     _write(to, raw)
-    return Packed(to, hashlib.sha256(raw).hexdigest(), sums, records, private)
+    return Packed(to, hashlib.sha256(raw).hexdigest(), sums, len(records), private)
 
 
 def _read(release: Path, allowed: tuple[str, ...]) -> dict[str, bytes]:
@@ -74,7 +75,7 @@ def _read(release: Path, allowed: tuple[str, ...]) -> dict[str, bytes]:
         raise PrivacyError(
             f"the release folder holds something that does not belong there: {', '.join(dict.fromkeys(strange))}",
             where=str(release),
-            hint="move it away; only the synthetic table, its schema and the privacy card may leave",
+            hint="move it away; only the synthetic table, its schema, its summary and the privacy card may leave",
         )
     if missing := sorted(set(allowed) - set(entries)):
         raise RunError(f"the release is not complete: {', '.join(missing)} missing", where=str(release))
@@ -90,8 +91,8 @@ def _bytes(path: Path) -> bytes:
         return file.read()
 
 
-def _check(contents: Mapping[str, bytes], schema: Schema) -> int:
-    """The number of records, after every file has been found to be exactly what its name says.
+def _check(contents: Mapping[str, bytes], schema: Schema) -> list[Record]:
+    """The records, after every file has been found to be exactly what its name says.
 
     Tables and schema are written anew from the records and must come out the same to the byte, so that nothing can
     hide in a column, a comment or a blank.
@@ -103,11 +104,11 @@ def _check(contents: Mapping[str, bytes], schema: Schema) -> int:
         for name in ("synthetic.jsonl", "synthetic.csv"):
             if write_table(records, schema, Path(folder) / name).read_bytes() != contents[name]:
                 raise RunError("must hold the records of the run and nothing else, as they were written", where=name)
-    return len(records)
+    return records
 
 
-def _check_card(contents: Mapping[str, bytes], run: str, *, private: bool) -> None:
-    """The card must be of this run, stamped where it promises nothing, and say the same in both its forms."""
+def _check_card(contents: Mapping[str, bytes], run: str, *, private: bool) -> dict[str, Any]:
+    """The card, which must be of this run, stamped where it promises nothing, and say the same in both its forms."""
     card = _json(contents, "privacy-card.json")
     if not isinstance(card, dict) or card.get("run") != run:
         raise RunError("is not the card of this run", where="privacy-card.json")
@@ -119,6 +120,18 @@ def _check_card(contents: Mapping[str, bytes], run: str, *, private: bool) -> No
         raise RunError("is not a privacy card", where="privacy-card.json") from None
     if told.encode() != contents["privacy-card.md"]:
         raise RunError("does not say what privacy-card.json says", where="privacy-card.md")
+    return card
+
+
+def _check_summary(
+    contents: Mapping[str, bytes], schema: Schema, records: list[Record], card: Mapping[str, Any], folder: Path
+) -> None:
+    """The page must be what the other files make of it, to the byte: then it cannot hold anything else."""
+    from selpe.report.summary import SUMMARY, summary_page
+
+    if summary_page(schema, records, card).encode() != contents[SUMMARY]:
+        hint = f"`selpe report {folder}` writes it anew"
+        raise RunError("is not what the other files of the release make of it", where=SUMMARY, hint=hint)
 
 
 def _json(contents: Mapping[str, bytes], name: str) -> Any:

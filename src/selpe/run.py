@@ -2,7 +2,7 @@
 
     runs/<name>/
       manifest.json   settings, versions, plan, counts, tokens, times, state
-      release/        synthetic.csv, synthetic.jsonl, schema.json, privacy-card.json, privacy-card.md
+      release/        synthetic.csv, synthetic.jsonl, schema.json, privacy-card.json, privacy-card.md, summary.html
       internal/       NOT FOR RELEASE: what is computed against private rows without noise
       work/           model answers by request hash, raw outputs, events
 
@@ -50,7 +50,7 @@ from selpe.privacy.private import PrivateTable
 from selpe.schema import Record, Schema
 from selpe.table import write_table
 
-RELEASED = ("privacy-card.json", "privacy-card.md", "schema.json", "synthetic.csv", "synthetic.jsonl")
+RELEASED = ("privacy-card.json", "privacy-card.md", "schema.json", "summary.html", "synthetic.csv", "synthetic.jsonl")
 INTERNAL_NOTE = "What lies here was computed against private rows without noise. It must not leave the house.\n"
 _SPENT = ("epsilon_replace_one", "epsilon_add_remove")
 _VERSIONS = ("opendp", "numpy", "openvino", "openvino-genai", "llguidance", "scikit-learn", "pandas")
@@ -336,6 +336,8 @@ class Run:
 
     def _write_release(self, schema: Schema, records: list[Record], made: Synthesized) -> None:
         """Writes `release/` as a whole: a reader sees the old one, or the new one, never half of one."""
+        from selpe.report.summary import write_summary
+
         part = self.folder / "work" / "release.part"
         if part.exists():
             _clear(part)
@@ -355,6 +357,7 @@ class Run:
         )
         (part / "privacy-card.json").write_text(_json(card), encoding="utf-8")
         (part / "privacy-card.md").write_text(render_markdown(card), encoding="utf-8")
+        write_summary(part, schema)
         if self.release.exists():
             _clear(self.release)
         part.rename(self.release)

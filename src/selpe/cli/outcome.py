@@ -31,7 +31,7 @@ def show_outlook(found: Preflight) -> None:
     from rich.markup import escape
 
     plan, expected, config = found.plan, found.estimate, found.config
-    console, rows = out(), _grid()
+    console, rows = out(), grid()
     classes = f" in {len(found.schema.labels)} classes" if found.schema.labels else ""
     rows.add_row("table", f"{escape(config.dataset)}: {plan.units:,} {_protected(found)}")
     rows.add_row("records", f"{plan.records:,} to write{classes}, from {expected.candidates:,} candidates")
@@ -125,11 +125,12 @@ def _promise(run: Run, outcome: Outcome, spent: Spent) -> str:
 
 def show_places(run: Run) -> None:
     """Where the files of a run are and what one does with them."""
-    console, rows = out(), _grid()
+    console, rows = out(), grid()
     release = run.release
     rows.add_row("synthetic table", f"{shown(release / 'synthetic.csv')} [dim](and .jsonl)[/]")
-    rows.add_row("privacy card", shown(release / "privacy-card.md"))
+    rows.add_row("privacy card", f"{shown(release / 'privacy-card.md')} [dim](summary.html shows it with the table)[/]")
     rows.add_row("everything else", f"{shown(run.folder)} [dim]stays in the house[/]")
+    rows.add_row("judge it", f"selpe evaluate {shown(run.folder)}{'' if run.config.test else ' --test test.csv'}")
     rows.add_row("pack it", f"selpe release {shown(run.folder)}")
     print_table(console, rows)
 
@@ -180,7 +181,8 @@ def _cell(field: Field, record: Record) -> str:
     return text if len(text) <= 90 else text[:89] + "…"
 
 
-def _grid() -> Table:
+def grid() -> Table:
+    """A table without lines or headings: what it is at the left, how it is at the right."""
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))

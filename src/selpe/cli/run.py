@@ -166,7 +166,7 @@ def runs(
     """List all runs: state, records, ε and time."""
     from selpe.run import list_runs
 
-    folder = _runs_folder(out_folder)
+    folder = runs_folder(out_folder)
     rows = [_row(manifest) for manifest in list_runs(folder)]
     emit({"folder": str(folder), "runs": rows})
     if json_mode():
@@ -259,7 +259,7 @@ def _assigned(pairs: list[str]) -> dict[str, Any]:
     return found
 
 
-def _runs_folder(given: Path | None) -> Path:
+def runs_folder(given: Path | None) -> Path:
     """The folder of all runs: as given, as selpe.yaml says, or `runs`."""
     if given is not None:
         return given
@@ -271,7 +271,7 @@ def _runs_folder(given: Path | None) -> Path:
 def _find(name: str, out_folder: Path | None) -> Run:
     from selpe.run import Run
 
-    for folder in (Path(name), _runs_folder(out_folder) / name):
+    for folder in (Path(name), runs_folder(out_folder) / name):
         if (folder / "manifest.json").is_file():
             return Run.open(folder)
     raise RunError("there is no such run", where=name, hint="`selpe runs` lists them")
@@ -280,7 +280,7 @@ def _find(name: str, out_folder: Path | None) -> Run:
 def _last_open(out_folder: Path | None) -> Run:
     from selpe.run import Run, list_runs
 
-    waiting = [found for found in list_runs(_runs_folder(out_folder)) if found.get("state") != "done"]
+    waiting = [found for found in list_runs(runs_folder(out_folder)) if found.get("state") != "done"]
     if not waiting:
         raise RunError("there is no run to go on with", hint="`selpe runs` lists them")
     return Run.open(Path(waiting[-1]["folder"]))

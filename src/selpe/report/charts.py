@@ -40,16 +40,14 @@ class Scale:
         span = (self.high - self.low) or 1.0
         return min(1.0, max(0.0, (value - self.low) / span))
 
-    def axis(self, top: float, bottom: float) -> list[Markup]:
-        """Grid lines from top to bottom, with their numbers below; the outer ones turn inwards."""
+    def axis(self, bands: Sequence[tuple[float, float]]) -> list[Markup]:
+        """Grid lines through the bands that bars lie in, numbers below them; the outer ones turn inwards."""
         drawn = []
         for tick in self.ticks:
             place = self.at(tick)
             anchor = "start" if place < 0.04 else "end" if place > 0.96 else "middle"
-            drawn += [
-                across(place, top, bottom, "grid"),
-                text(figure(tick, self.digits), share(place), bottom + 16, "tick", anchor),
-            ]
+            drawn += [across(place, *band, "grid") for band in bands]
+            drawn.append(text(figure(tick, self.digits), share(place), bands[-1][1] + 16, "tick", anchor))
         return drawn
 
 
@@ -62,9 +60,10 @@ def level_bars(
     """
     height = _ROW * len(levels)
     origin = scale.at(start)
-    drawn: list[object] = [*scale.axis(4, height), across(origin, 4, height, "base")]
+    bands = [(_ROW * place + 21.0, _ROW * (place + 1.0)) for place in range(len(levels))]
+    drawn: list[object] = [*scale.axis(bands), *(across(origin, *band, "base") for band in bands)]
     if mark is not None:
-        drawn.append(across(scale.at(mark), 4, height, "mark-line"))
+        drawn += [across(scale.at(mark), *band, "mark-line") for band in bands]
     for number, level in enumerate(levels):
         drawn += _level(level, scale, origin, _ROW * number, digits)
     said = "; ".join(f"{level.label} {figure(level.value, digits)}{_ends(level, digits)}" for level in levels)
@@ -173,18 +172,18 @@ class Line:
 
 def lines(runs: Sequence[Line], scale: Scale, *, title: str) -> Markup:
     """Runs under each other, each with a marked interval a view, on one scale."""
-    heights = [26 + 20 * max(1, len(run.levels)) for run in runs]
-    drawn: list[object] = [*scale.axis(4, sum(heights)), across(scale.at(50.0), 4, sum(heights), "base")]
-    top = 0.0
-    for run, tall in zip(runs, heights, strict=True):
+    heights = [28.0 + 20 * max(1, len(run.levels)) for run in runs]
+    tops = [sum(heights[:place]) for place in range(len(runs))]
+    bands = [(top + 22, top + tall) for top, tall in zip(tops, heights, strict=True)]
+    drawn: list[object] = [*scale.axis(bands), *(across(scale.at(50.0), *band, "base") for band in bands)]
+    for run, top in zip(runs, tops, strict=True):
         drawn.append(tag("text", tag("title", run.name), short(run.name, 48), x=0, y=top + 17, class_="name"))
         for place, level in enumerate(run.levels):
-            y = top + 32 + 20 * place
+            y = top + 34 + 20 * place
             if level.low is not None and level.high is not None:
                 drawn.append(along(scale.at(level.low), scale.at(level.high), y, f"range {level.kind}"))
             hint = f"{level.label}: {figure(level.value, 1)}{_ends(level, 1)}"
             drawn.append(dot(scale.at(level.value), y, 5, f"mark {level.kind}", hint=hint))
-        top += tall
     said = "; ".join(
         f"{run.name}: " + ", ".join(f"{level.label} {figure(level.value, 1)}" for level in run.levels) for run in runs
     )

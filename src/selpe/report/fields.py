@@ -52,20 +52,30 @@ def _spread(title: str, entry: Mapping[str, Any]) -> Spread:
     real = entry.get("real")
     ours, theirs = tuple(entry["synthetic"]), None if real is None else tuple(real)
     if entry.get("edges") is not None:
-        return Spread(title, _ends(entry["edges"]), ours, theirs, histogram=True, unit=str(entry.get("unit") or ""))
+        return Spread(
+            title,
+            _ends(entry["edges"], whole=entry["kind"] == "integer"),
+            ours,
+            theirs,
+            histogram=True,
+            unit=str(entry.get("unit") or ""),
+        )
     spoken = {"true": "yes", "false": "no"} if entry["kind"] == "boolean" else {}
     values = [spoken.get(str(value).lower(), str(value)) for value in entry["values"]]
     return Spread(title, *_commonest(values, ours, theirs))
 
 
-def _ends(edges: Sequence[Any]) -> tuple[str, ...]:
-    """Labels for the left end, the middle and the right end of a histogram."""
+def _ends(edges: Sequence[Any], *, whole: bool) -> tuple[str, ...]:
+    """Labels for the left end, the middle and the right end of a histogram; of whole numbers, the last one in it."""
     if not edges:
         return ("", "", "")
-    first, last = edges[0], edges[-1]
-    if isinstance(first, str):
-        return (first, "", str(last))
-    return tuple(compact(round(value, 4)) for value in (first, (first + last) / 2, last))
+    if isinstance(edges[0], str):
+        return (edges[0], str(edges[len(edges) // 2]) if len(edges) > 4 else "", str(edges[-1]))
+    first, last = edges[0], edges[-1] - (1 if whole else 0)
+    middle = (first + last) / 2
+    if whole:
+        return (compact(first), compact(round(middle)) if last - first > 3 else "", compact(last))
+    return tuple(compact(float(f"{value:.4g}")) for value in (first, middle, last))
 
 
 def _commonest(
@@ -89,14 +99,15 @@ def _words(title: str, entry: Mapping[str, Any]) -> FieldPanel:
     words = entry["words"]
     real = words.get("real_shares")
     shown = Spread(
-        title, _ends(words["edges"]), tuple(words["synthetic_shares"]), None if real is None else tuple(real),
+        title, _ends(words["edges"], whole=True), tuple(words["synthetic_shares"]), None if real is None else tuple(real),
         histogram=True, unit="words",
     )  # fmt: skip
     gap = words.get("wasserstein")
     mean = (words.get("real") or {}).get("mean")
     distance = f"{figure(gap, 1)} words apart" if known(gap) else ""
     apart = min(1.0, gap / mean) if known(gap) and known(mean) and mean else 0.0
-    return FieldPanel(title, "words", spread(shown), distance, apart, _vocabulary(entry.get("vocabulary") or {}))
+    note = _vocabulary(entry.get("vocabulary") or {})
+    return FieldPanel(title, "words", spread(shown), distance, apart, note)
 
 
 def _vocabulary(found: Mapping[str, Any]) -> str:

@@ -48,7 +48,9 @@ def _values(field: Spread) -> Markup:
 
 
 def _value(value: str, ours: float, theirs: float | None, *, most: float, top: float) -> list[Markup]:
-    shares = [tag("tspan", percent(ours, 0), class_="ours"), *([] if theirs is None else [f"  {percent(theirs, 0)}"])]
+    shares = [tag("tspan", percent(ours, 0), class_="ours")]
+    if theirs is not None:
+        shares.append(tag("tspan", percent(theirs, 0), dx=7))
     drawn = [
         tag("text", tag("title", value), short(value, 26), x=0, y=top + 12, class_="name small"),
         tag("text", *shares, x="100%", y=top + 12, class_="tick", text_anchor="end"),

@@ -32,8 +32,8 @@ _NO_CONTROL = (
 )
 _DULL = "Look at the fidelity alarms: a larger model, a higher temperature or more varied examples usually help."
 _LEAK = (
-    "Find out why before anything leaves: compare the schema's examples with the private table, and look for rows that "
-    "stand in both the private and the held-out table."
+    "Find out why before anything leaves: are the held-out rows of the same time and place as the private ones, and do "
+    "the schema's examples come from the private table?"
 )
 
 

@@ -1,0 +1,117 @@
+"""The page that may leave the house: validity, statistics of the synthetic table alone, and the privacy card.
+
+It is a function of the other files of a release (schema, records, card) and of nothing else. So it tells nothing that
+they do not tell, comes out the same every time, and whoever packs a release can write it anew and compare.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import UndefinedError
+
+from selpe.encode.hashing import HashingEncoder
+from selpe.errors import RunError
+from selpe.report.fields import field_panels
+from selpe.report.render import page
+from selpe.report.sections.fidelity import diversity_rows, validity_rows
+from selpe.report.summarize import sampled
+from selpe.report.words import count, epsilon
+from selpe.schema import Record, Schema
+
+SUMMARY = "summary.html"
+_MOST, _SAMPLES = 2_000, 6  # records that statistics are taken over, and that are shown
+
+
+def summary_page(schema: Schema, records: Sequence[Record], card: Mapping[str, Any]) -> str:
+    """The releasable summary of a synthetic table; the same bytes for the same release."""
+    from selpe.evaluate.fidelity import synthetic_only
+
+    looked = _spaced(records, _MOST)
+    # An encoder without weights: its figures are the same on every machine.
+    found = synthetic_only(schema, looked, encoder=HashingEncoder())
+    return page(
+        "summary.html",
+        title=f"Summary of {card['dataset']}, synthetic",
+        card=card,
+        stamp=card["stamp"],
+        about=_about(schema, records, card),
+        tiles=_tiles(schema, records, card),
+        charges=[_charge(one) for one in card["charges"]],
+        cumulative=_cumulative(card["cumulative"]),
+        validity=validity_rows(found["validity"]),
+        fields=field_panels(found, {field.name: field.title for field in schema.fields}),
+        diversity=diversity_rows(found["diversity"]),
+        looked=None if len(looked) == len(records) else count(len(looked)),
+        samples=sampled(schema, records, _SAMPLES),
+        settings=[(name, _plain(value)) for name, value in card["public"]["settings"].items() if value is not None],
+        versions=", ".join(f"{name} {number}" for name, number in card["versions"].items()),
+    )
+
+
+def write_summary(release: Path, schema: Schema) -> Path:
+    """Writes the summary of a release folder anew, from its own files."""
+    try:
+        lines = (release / "synthetic.jsonl").read_text(encoding="utf-8").split("\n")
+        records = [json.loads(line) for line in lines if line]
+        card = json.loads((release / "privacy-card.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise RunError("the release cannot be read", where=str(release)) from None
+    try:
+        text = summary_page(schema, records, card)
+    except (KeyError, TypeError, AttributeError, UndefinedError):
+        raise RunError("is not a privacy card", where=str(release / "privacy-card.json")) from None
+    try:
+        (release / SUMMARY).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"the summary cannot be written ({error.strerror})", where=str(release)) from None
+    return release / SUMMARY
+
+
+def _about(schema: Schema, records: Sequence[Record], card: Mapping[str, Any]) -> str:
+    classes = f" in {len(schema.labels)} classes" if schema.labels else ""
+    return f"{card['dataset']}: {len(records):,} synthetic records of {len(schema.fields)} fields{classes}"
+
+
+def _tiles(schema: Schema, records: Sequence[Record], card: Mapping[str, Any]) -> list[dict[str, str]]:
+    spent = card["guarantee"]["epsilon"]
+    return [
+        {"name": "ε, one record replaced", "value": epsilon(spent["replace_one"])},
+        {"name": "ε, one record added or removed", "value": epsilon(spent["add_remove"])},
+        {"name": "δ", "value": f"{card['guarantee']['delta']:g}"},
+        {"name": "records", "value": count(len(records))},
+        {"name": "fields", "value": count(len(schema.fields))},
+    ]
+
+
+def _charge(one: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "name": str(one["selection"]).replace("-", " "),
+        "mechanism": str(one["mechanism"]),
+        "replaced": epsilon(one["epsilon_replace_one"]),
+        "added": epsilon(one["epsilon_add_remove"]),
+    }
+
+
+def _cumulative(total: Mapping[str, Any]) -> str:
+    spent, cap = total["epsilon"], total["cap"]
+    limit = "no cap is set" if cap is None else f"the cap is ε = {cap['epsilon']:g} ({cap['adjacency']})"
+    return (
+        f"ε = {epsilon(spent['replace_one'])} (replaced) and {epsilon(spent['add_remove'])} (added or removed) in all, "
+        f"over {total['runs']} runs; {limit}."
+    )
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_plain(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(_plain(item) for item in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _spaced(records: Sequence[Record], most: int) -> Sequence[Record]:
+    return records if len(records) <= most else [records[place * len(records) // most] for place in range(most)]
