@@ -59,7 +59,7 @@ test-train: $(TRAIN_STAMP)
 	@$(TRAIN_BIN)/python -m pytest -q -n auto --dist loadgroup tests/train tests/llm/test_hf.py tests/evaluate/test_utility.py
 
 audit: install
-	@$(BIN)/python benchmarks/audit.py
+	@$(BIN)/python benchmarks/audit.py && $(BIN)/python benchmarks/audit_looks.py
 
 bench: install
 	@for script in selection_speed selection_signal encoder engine; do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
