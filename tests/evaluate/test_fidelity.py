@@ -96,6 +96,13 @@ def test_natural_repetition_of_real_rows_is_no_alarm() -> None:
     assert compared(schema, real, real)["alarms"] == []
 
 
+def test_other_class_shares_are_said() -> None:
+    real = written(100, 1)
+    high = [record for record in written(100, 2) if record["level"] == "high"]
+    assert any("Classes have other shares" in note for note in compared(NOTES, high, real)["notes"])
+    assert compared(NOTES, written(100, 3), real)["notes"] == []
+
+
 def test_missing_numbers_are_a_difference() -> None:
     real = written(50, 1)
     without: list[Record] = [record | {"fever": None} for record in real]

@@ -20,7 +20,7 @@ from selpe.evaluate.fidelity.diversity import Diversity, alarms, measure_diversi
 from selpe.evaluate.fidelity.marginals import Marginal, compare_fields, mean
 from selpe.evaluate.fidelity.neighbourhoods import SEED, Map, Neighbourhoods, draw_map, drawn, precision_and_recall
 from selpe.evaluate.fidelity.structure import Nodes, Structure, attributes, dependency, pairs, summed
-from selpe.evaluate.fidelity.text import TextField, compare_texts
+from selpe.evaluate.fidelity.text import Texts, compare_texts
 from selpe.evaluate.plain import plain
 from selpe.evaluate.validity import score
 from selpe.schema import Record, Schema
@@ -31,6 +31,7 @@ Progress: TypeAlias = Callable[[str, float], None]  # what is under way, and the
 
 MOST = 5_000  # records of a table that are embedded; a larger table is represented by a fixed draw
 FEW = 50  # real rows below which figures are rough
+OTHER_CLASSES = 0.1  # the total variation between class shares from which on it is said
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Fidelity:
     marginals: Mapping[str, Marginal]
     associations: Associations
     structure: Structure
-    text: Mapping[str, TextField]
+    text: Mapping[str, Texts]
     neighbourhoods: Neighbourhoods
     map: Map
     diversity: Mapping[str, Diversity]
@@ -120,7 +121,7 @@ def fidelity(
         _headlines(by_field, by_pair, built.key_node_dependency, built.attribute_match, near),
         _reference(schema, here),
         alarms(variety["synthetic"], variety["real"]) if "real" in variety else alarms(variety["synthetic"]),
-        _notes(schema, synthetic, real),
+        _notes(schema, synthetic, real, by_field),
     )
     tell("done", 1.0)
     return found
@@ -236,8 +237,14 @@ def _reference(schema: Schema, side: _Side) -> dict[str, float]:
     return _headlines(by_field, by_pair, dependency(cosines[0], cosines[1]), matched, near)
 
 
-def _notes(schema: Schema, synthetic: Sequence[Record], real: Sequence[Record]) -> tuple[str, ...]:
+def _notes(
+    schema: Schema, synthetic: Sequence[Record], real: Sequence[Record], by_field: Mapping[str, Marginal]
+) -> tuple[str, ...]:
     notes = []
+    if schema.label is not None and by_field[schema.label].value > OTHER_CLASSES:
+        notes.append(
+            "Classes have other shares than among the real rows: fields that go with the class differ with them."
+        )
     if len(real) < FEW:
         notes.append(f"Real rows to compare with: {len(real)}. Below {FEW} every figure is rough.")
     if max(len(synthetic), len(real)) > MOST:

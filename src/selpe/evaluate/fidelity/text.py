@@ -56,14 +56,14 @@ class Vocabulary:
 
 
 @dataclass(frozen=True, slots=True)
-class TextField:
+class Texts:
     """One text field of both tables."""
 
     words: Words
     vocabulary: Vocabulary
 
 
-def compare_texts(schema: Schema, synthetic: Sequence[Record], real: Sequence[Record]) -> dict[str, TextField]:
+def compare_texts(schema: Schema, synthetic: Sequence[Record], real: Sequence[Record]) -> dict[str, Texts]:
     """Every text field, compared. Without real rows the synthetic side stands alone."""
     found = {}
     for field in text_fields(schema):
@@ -71,7 +71,7 @@ def compare_texts(schema: Schema, synthetic: Sequence[Record], real: Sequence[Re
         for rows in (real, synthetic):
             texts = (record.get(field.name) for record in rows)
             sides.append([words(each) for each in texts if isinstance(each, str)])
-        found[field.name] = TextField(_words(*sides), _vocabulary(*sides))
+        found[field.name] = Texts(_words(*sides), _vocabulary(*sides))
     return found
 
 
