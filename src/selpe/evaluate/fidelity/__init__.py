@@ -47,7 +47,7 @@ class Fidelity:
       real, synthetic, missing_real, missing_synthetic}; `values` (categories) or `edges` (one more than bars) say what
       the bars of the histograms `real` and `synthetic` stand for; dates have ISO days as edges. No text fields
     - `associations`: {fields, kinds, real, synthetic, difference, pearson: {fields, real, synthetic, difference}},
-      square matrices in the order of `fields`
+      square matrices in the order of `fields`; kinds: 'number' | 'choice'; `difference` is one mean over all pairs
     - `structure`: {key_node_dependency, attribute_match, pairs: [{fields, value, real, synthetic}],
       attributes: [{name, measure, value, normalised}]}; smaller is better
     - `text`: field → {words: {real, synthetic: {mean, median, low, high}, wasserstein, edges, real_shares,
@@ -55,7 +55,8 @@ class Fidelity:
     - `neighbourhoods`: {precision, recall, k}
     - `map`: {real: [[x, y] …], synthetic, real_labels, synthetic_labels, explained: [x, y]}
     - `diversity`: {synthetic: {records, distinct_records, exact_duplicates, near_duplicates, distinct_1, distinct_2,
-      distinct_3, self_similarity, nearest_similarity, effective_records}, real: the same}, over equally many records
+      distinct_3, self_similarity, nearest_similarity, effective_records}, real: the same}, over equally many records;
+      duplicates are shares
     - `reference`: {marginals, associations, key_node_dependency, attribute_match, precision, recall}: the same
       headline figures between two halves of the real rows; `summary` has them for the synthetic table
     - `alarms`: sentences, empty where nothing is wrong; `notes`: what a reader must know
