@@ -79,19 +79,21 @@ examples:
 WATER = """
 name: reviews
 description: Reviews of water bottles in an online shop. Each has the product, its overall rating, the customer's own
-  rating from 1 (worst) to 5 (best), and the review in a few lower-case words.
+  rating from 1 (worst) to 5 (best), a title that sums up the customer's opinion, and the review in a few lower-case
+  words.
 label: rating
 fields:
   product_name: {kind: text, max_length: 130}
   overall_rating: {kind: number, min: 1, max: 5, step: 0.1}
+  title: {kind: text, max_length: 60, description: the customer's opinion in one to five words}
   cleaned_review: {kind: text, max_length: 160, description: "a few words, lower case"}
   rating: {kind: category, values: {"1": terrible, "2": bad, "3": average, "4": good, "5": excellent}}
 examples:
-  - {product_name: Steel Flask 750 ml Bottle Reviews, overall_rating: 3.9, cleaned_review: lid leaks waste money, rating: "1"}
-  - {product_name: Copper Bottle 1000 ml Bottle Reviews, overall_rating: 4.1, cleaned_review: not worth price quality poor, rating: "2"}
-  - {product_name: Kids Sipper 500 ml Bottle Reviews, overall_rating: 4.0, cleaned_review: okay product average, rating: "3"}
-  - {product_name: Thermosteel Flask 1000 ml Bottle Reviews, overall_rating: 4.3, cleaned_review: good product nice, rating: "4"}
-  - {product_name: Fridge Bottle Set 1000 ml Bottle Reviews, overall_rating: 4.2, cleaned_review: very nice quality excellent, rating: "5"}
+  - {product_name: Steel Flask 750 ml Bottle Reviews, overall_rating: 3.9, title: "Do not buy this", cleaned_review: lid leaks waste money, rating: "1"}
+  - {product_name: Copper Bottle 1000 ml Bottle Reviews, overall_rating: 4.1, title: "Disappointed", cleaned_review: not worth price quality poor, rating: "2"}
+  - {product_name: Kids Sipper 500 ml Bottle Reviews, overall_rating: 4.0, title: "It is okay", cleaned_review: okay product average, rating: "3"}
+  - {product_name: Thermosteel Flask 1000 ml Bottle Reviews, overall_rating: 4.3, title: "Quite good", cleaned_review: good product nice, rating: "4"}
+  - {product_name: Fridge Bottle Set 1000 ml Bottle Reviews, overall_rating: 4.2, title: "Love it, just great", cleaned_review: very nice quality excellent, rating: "5"}
 """
 TABLES = {"ktas": ("ktas_triage.csv", KTAS, "chiefcomplaint"), "water": ("water.csv", WATER, "cleaned_review")}
 
@@ -136,8 +138,8 @@ def utility(schema: Schema, encoder: Encoder, train: list[Record], test: list[Re
         )
 
     y = [str(schema.label_of(row)) for row in train]
-    x, z = (encoder.encode([schema.linearise(r, without=[schema.label or ""]) for r in part]) for part in (train, test))
-    text = LogisticRegression(max_iter=1000, C=1.0).fit(x, y)
+    x, z = (embedded(schema, encoder, part) for part in (train, test))
+    text = LogisticRegression(max_iter=1000, C=2.0).fit(x, y)
     fields = [field for field in schema.fields if field.name != schema.label]
 
     def table(rows: list[Record]) -> Any:
@@ -159,6 +161,13 @@ def utility(schema: Schema, encoder: Encoder, train: list[Record], test: list[Re
         "text": auc(text.predict_proba(z), text.classes_),
         "structured": auc(trees.predict_proba(table(test)), trees.classes_),
     }
+
+
+def embedded(schema: Schema, encoder: Encoder, rows: list[Record]) -> Any:
+    """Embeddings of whole records and of each text field, side by side: a long field must not drown a short one."""
+    whole = [schema.linearise(row, without=[schema.label or ""]) for row in rows]
+    texts = [[str(row.get(field.name) or "") for row in rows] for field in schema.fields if field.kind == "text"]
+    return np.hstack([encoder.encode(column) for column in (whole, *texts)])
 
 
 def closeness(schema: Schema, encoder: Encoder, release: list[Record], test: list[Record]) -> float:

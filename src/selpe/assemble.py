@@ -7,7 +7,7 @@ import threading
 from selpe.config import RunConfig
 from selpe.evolve import Method
 from selpe.generate import Candidate, Generator, Proposal
-from selpe.guides import Guide, builtin_guides, default_guide, user_guides
+from selpe.guides import WRITTEN, Guide, builtin_guides, default_guide, user_guides, written_guides
 from selpe.llm.base import ChatModel
 from selpe.privacy.plan import Plan, make_plan
 from selpe.schema import Schema
@@ -19,7 +19,9 @@ def guides_of(config: RunConfig, schema: Schema, model: ChatModel) -> tuple[Guid
     if config.guides == "off":
         return (default_guide(model.name, capabilities),)
     own = user_guides(config.guides, model.name, capabilities) if isinstance(config.guides, list) else ()
-    return (*builtin_guides(schema, model.name, capabilities), *own)
+    builtin = builtin_guides(schema, model.name, capabilities)
+    written = written_guides(schema, model, count=WRITTEN, seed=config.seed) if builtin[0].family == "chat" else ()
+    return (*builtin, *written, *own)
 
 
 def plan_of(config: RunConfig, schema: Schema, *, units: int, guides: int) -> Plan:

@@ -7,7 +7,7 @@ prompts. Speed comes from earlier runs with the same model, else from a table of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -129,14 +129,18 @@ def _dry_tokens(config: RunConfig, schema: Schema) -> Tokens:
 
 def stand_in_guides(config: RunConfig, schema: Schema) -> tuple[Guide, ...]:
     """The guides of a run as far as they can be told without opening its model: their number is right."""
-    from selpe.guides import builtin_guides, default_guide, user_guides
+    from selpe.guides import WRITTEN, builtin_guides, default_guide, user_guides
     from selpe.llm.base import Capabilities
 
     able = Capabilities(chat_template=True, json_schema=True)
     if config.guides == "off":
         return (default_guide(config.llm, able),)
     own = user_guides(config.guides, config.llm, able) if isinstance(config.guides, list) else ()
-    return (*builtin_guides(schema, config.llm, able), *own)
+    builtin = builtin_guides(schema, config.llm, able)
+    # What the model will write is not known yet; that it is about as long as this is.
+    advice = " ".join(["advice"] * 80)
+    written = [replace(builtin[0], name=f"written {i + 1}", text=advice) for i in range(WRITTEN)]
+    return (*builtin, *(written if builtin[0].family == "chat" else ()), *own)
 
 
 def _typical(llm: str) -> tuple[float, str]:

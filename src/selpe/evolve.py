@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ from selpe.errors import StoppedError
 from selpe.events import Answered, Emit, Finished, Included, PoolReady, Selected, StageStarted, Started, silence
 from selpe.generate import Candidate, Generator, Proposal, without_exemplars
 from selpe.guides import Guide
-from selpe.judge import SetJudge
+from selpe.judge import SetJudge, agreement
 from selpe.kernel import HybridRepresentation, MultiChannelKernel, PoolDistances
 from selpe.llm.base import Answer
 from selpe.privacy.plan import Plan
@@ -232,13 +232,13 @@ class Evolution:
         evolved = Bundle("evolved", {label: tuple(records) for label, records in included.items()})
         if self.plan.bundle_epsilon is None or self.method.bundles < 2:
             return evolved
-        bundles = make_bundles(included, self._origins, count=self.method.bundles, seed=self.seed)
+        self.emit(StageStarted("bundles", 0, 0))
+        bundles = make_bundles(included, self._told_apart(), count=self.method.bundles, seed=self.seed)
         full = [
             bundle for bundle in bundles
             if all(len(bundle.records[label]) == len(included[label]) for label in self._labels)
         ]  # fmt: skip
         records = [[c.record for label in self._labels for c in bundle.records[label]] for bundle in full]
-        self.emit(StageStarted("bundles", 0, 0))
         return full[self._choose("bundle", self.plan.bundle_epsilon, records).winner]
 
     def _choose(self, name: str, epsilon: float, sets: Sequence[Sequence[Record]]) -> Selection:
@@ -301,6 +301,15 @@ class Evolution:
             share = place / max(1, len(order) - 1) if rank is None else rank
             explored = not candidate.proposal.positives
             self._origins.setdefault(label, []).append(Origin(candidate, t, share, explored))
+
+    def _told_apart(self) -> dict[str, list[Origin]]:
+        """Where candidates came from, with how plainly each belongs to its class."""
+        origins = [origin for pool in self._origins.values() for origin in pool]
+        ranks = iter(agreement(self.schema, self.encoder, [origin.candidate.record for origin in origins]))
+        return {
+            label: [replace(origin, agreement=float(next(ranks))) for origin in pool]
+            for label, pool in self._origins.items()
+        }
 
     # -- sizes ---------------------------------------------------------------------------------------------------
 

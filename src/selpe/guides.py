@@ -17,6 +17,7 @@ from selpe.schema import CategoryField, Schema
 Family = Literal["chat", "document"]
 Form = Literal["json", "lines"]
 SMALL_MODELS = ("smollm", "135m", "360m", "fake")
+WRITTEN = 3  # guides that a model writes, where it can follow instructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +44,29 @@ def family_of(name: str, capabilities: Capabilities) -> Family:
 
 
 def default_guide(name: str, capabilities: Capabilities) -> Guide:
-    """The guide that is used when none is voted on."""
-    return Guide("plain", family=family_of(name, capabilities))
+    """The guide that is used when none is voted on.
+
+    Small models write 'field: value' lines: shorter than JSON, and closer to the text that they know.
+    """
+    family = family_of(name, capabilities)
+    return Guide("plain", family=family, form="lines" if family == "document" and capabilities.grammar else "json")
 
 
 def builtin_guides(schema: Schema, name: str, capabilities: Capabilities) -> tuple[Guide, ...]:
-    """Guides that really differ, written from the schema alone."""
+    """Guides that really differ, written from the schema alone. Each should be worth a try: a bad one costs time."""
     plain = default_guide(name, capabilities)
     classes = _class_notes(schema)
+    described = replace(plain, name="classes described", text=classes)
+    if plain.family == "chat":
+        return plain, described, replace(plain, name="seeded values", hints=2)
     return (
         plain,
+        described,
         replace(plain, name="own class only", contrast_classes=False, shots=2),
-        replace(plain, name="classes described", text=classes),
-        replace(plain, name="seeded values", hints=2),
-        replace(plain, name="seeded, classes described", hints=3, text=classes),
-        replace(plain, name="cooler, seeded", hints=2, heat=0.75),
+        replace(plain, name="own class only, cooler", contrast_classes=False, shots=2, heat=0.75),
+        replace(plain, name="every class shown", shots=max(4, min(8, len(schema.labels)))),
+        # Random values draw a small model away from its class, so one at most.
+        replace(plain, name="seeded value", hints=1),
     )
 
 
@@ -77,6 +86,9 @@ def written_guides(schema: Schema, model: ChatModel, *, count: int, seed: int) -
     if not model.capabilities().chat_template:
         return ()
     answers = sorted(model.generate(asked), key=lambda answer: answer.request.seed)
+    for answer in answers:
+        if answer.error is not None:
+            raise answer.error  # a guide that came later would make another run of this one
     texts = [" ".join(answer.text.split()) for answer in answers if answer.finish in ("stop", "length")]
     return tuple(replace(plain, name=f"written {i}", text=text, hints=1) for i, text in enumerate(texts, 1) if text)
 
