@@ -159,7 +159,8 @@ def _imitation(shown: list[dict[str, Any]], chance: random.Random, words: list[s
     """An object like those shown: values from any of them, whole numbers from between them, new words for texts."""
     made: dict[str, Any] = {}
     for name in shown[-1]:
-        seen = [one[name] for one in shown if name in one]
+        everything = [one[name] for one in shown if name in one]
+        seen = [one for one in everything if "_" not in str(one)] or everything  # a blank is to be filled, not copied
         value = chance.choice(seen)
         whole = [one for one in seen if isinstance(one, int) and not isinstance(one, bool)]
         if value in whole and not isinstance(value, bool):
