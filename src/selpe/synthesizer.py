@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from selpe.baselines.base import SpendingPlan
     from selpe.encode.base import Encoder
+    from selpe.evaluate.whole import Evaluation
     from selpe.generate import Proposal
     from selpe.llm.base import ChatModel
     from selpe.run import Outcome, Run
@@ -125,6 +126,40 @@ class SelPE:
         elif n is not None and n > len(records):
             records = records + self._more(n - len(records), seed)
         return to_frame(records, self.schema)
+
+    def report(
+        self,
+        path: str | Path | None = None,
+        *,
+        test: Any = None,
+        private: Any = None,
+        holdout: Any = None,
+        control: Any = None,
+        **settings: Any,
+    ) -> Evaluation:
+        """The evaluation of what `fit` made, written into the run's `internal/`, and its page to `path` as well.
+
+        `test` are real records to test on, `holdout` real records that were not used (either stands in for the other),
+        `private` the table that `fit` was given: it is not kept, so attacks need it again. Further settings are those
+        of `selpe.evaluate`. The page looks at real rows without noise: it is not for release.
+        """
+        from selpe.evaluate.whole import evaluate, require_outside_release
+
+        if path is not None:
+            require_outside_release(Path(path))
+        made = evaluate(
+            self.run_folder,
+            test=holdout if test is None else test,
+            private=private,
+            holdout=None if test is None else holdout,
+            control=control,
+            encoder=settings.pop("encoder", None) or self._open_encoder(),
+            **settings,
+        )
+        made.write()
+        if path is not None:
+            Path(path).write_text(made.html(), encoding="utf-8")
+        return made
 
     @property
     def records(self) -> list[Record]:

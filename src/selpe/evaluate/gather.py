@@ -189,9 +189,7 @@ def _private_of(run: Run, notes: list[str]) -> Any:
 
     source = run.config.data
     if source == IN_MEMORY or ("://" not in source and not Path(source).is_file()):
-        notes.append(
-            "The private table is not where the run found it, so no attack was tried; give it with `--private`."
-        )
+        notes.append("The private table has no file or has moved, so no attack was tried: give it as `private`.")
         return None
     return source
 

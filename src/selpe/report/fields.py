@@ -36,9 +36,8 @@ def field_panels(found: Mapping[str, Any], titles: Mapping[str, str]) -> list[Fi
 def _marginal(title: str, entry: Mapping[str, Any]) -> FieldPanel:
     apart = entry.get("normalised")
     distance = f"{_MEASURES[entry['measure']]} {figure(apart, 2)}" if known(apart) else ""
-    return FieldPanel(
-        title, entry["kind"], spread(_spread(title, entry)), distance, float(apart or 0.0), _missing(entry)
-    )
+    chart = spread(_spread(title, entry))
+    return FieldPanel(title, entry["kind"], chart, distance, float(apart or 0.0), _missing(entry))
 
 
 def _missing(entry: Mapping[str, Any]) -> str:
@@ -98,10 +97,9 @@ def _commonest(
 def _words(title: str, entry: Mapping[str, Any]) -> FieldPanel:
     words = entry["words"]
     real = words.get("real_shares")
-    shown = Spread(
-        title, _ends(words["edges"], whole=True), tuple(words["synthetic_shares"]), None if real is None else tuple(real),
-        histogram=True, unit="words",
-    )  # fmt: skip
+    beside = None if real is None else tuple(real)
+    names = _ends(words["edges"], whole=True)
+    shown = Spread(title, names, tuple(words["synthetic_shares"]), beside, histogram=True, unit="words")
     gap = words.get("wasserstein")
     mean = (words.get("real") or {}).get("mean")
     distance = f"{figure(gap, 1)} words apart" if known(gap) else ""

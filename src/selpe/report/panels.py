@@ -44,7 +44,9 @@ def _values(field: Spread) -> Markup:
         drawn += _value(value, ours, theirs, most=most, top=_LINE * place)
         said.append(f"{short(value, 40)}: {percent(ours, 0)}")
         said[-1] += "" if theirs is None else f" against {percent(theirs, 0)}"
-    return picture(_title(field), "; ".join(said), drawn, height=_LINE * len(field.names) + 2, kind="spread")
+    return picture(
+        _title(field), "; ".join(said) or "no value", drawn, height=_LINE * len(field.names) + 2, kind="spread"
+    )
 
 
 def _value(value: str, ours: float, theirs: float | None, *, most: float, top: float) -> list[Markup]:

@@ -19,11 +19,13 @@ from selpe.report.fields import field_panels
 from selpe.report.render import page
 from selpe.report.sections.fidelity import diversity_rows, validity_rows
 from selpe.report.summarize import sampled
-from selpe.report.words import count, epsilon
+from selpe.report.words import count, epsilon, plural
 from selpe.schema import Record, Schema
 
 SUMMARY = "summary.html"
 _MOST, _SAMPLES = 2_000, 6  # records that statistics are taken over, and that are shown
+# Figures that depend on an encoder say little without one that knows meaning.
+_BY_MEANING = ("self_similarity", "nearest_similarity", "effective_records")
 
 
 def summary_page(schema: Schema, records: Sequence[Record], card: Mapping[str, Any]) -> str:
@@ -31,8 +33,9 @@ def summary_page(schema: Schema, records: Sequence[Record], card: Mapping[str, A
     from selpe.evaluate.fidelity import synthetic_only
 
     looked = _spaced(records, _MOST)
-    # An encoder without weights: its figures are the same on every machine.
+    # An encoder without weights: nothing is fetched, and no figure that depends on it is shown.
     found = synthetic_only(schema, looked, encoder=HashingEncoder())
+    variety = {key: value for key, value in found["diversity"]["synthetic"].items() if key not in _BY_MEANING}
     return page(
         "summary.html",
         title=f"Summary of {card['dataset']}, synthetic",
@@ -44,7 +47,7 @@ def summary_page(schema: Schema, records: Sequence[Record], card: Mapping[str, A
         cumulative=_cumulative(card["cumulative"]),
         validity=validity_rows(found["validity"]),
         fields=field_panels(found, {field.name: field.title for field in schema.fields}),
-        diversity=diversity_rows(found["diversity"]),
+        diversity=diversity_rows({"synthetic": variety}),
         looked=None if len(looked) == len(records) else count(len(looked)),
         samples=sampled(schema, records, _SAMPLES),
         settings=[(name, _plain(value)) for name, value in card["public"]["settings"].items() if value is not None],
@@ -101,7 +104,7 @@ def _cumulative(total: Mapping[str, Any]) -> str:
     limit = "no cap is set" if cap is None else f"the cap is ε = {cap['epsilon']:g} ({cap['adjacency']})"
     return (
         f"ε = {epsilon(spent['replace_one'])} (replaced) and {epsilon(spent['add_remove'])} (added or removed) in all, "
-        f"over {total['runs']} runs; {limit}."
+        f"over {plural(total['runs'], 'run')}; {limit}."
     )
 
 

@@ -16,15 +16,18 @@ def known(value: Any) -> TypeGuard[float]:
 
 
 def percent(share: Any, digits: int = 1) -> str:
-    """A share from 0 to 1 as a percentage. What is not quite all never reads as 100 %."""
+    """A share from 0 to 1 as a percentage. What is not quite all never reads as all, nor what is little as nothing."""
     if not known(share):
         return NOTHING
+    least = 10.0**-digits
     text = f"{100 * float(share):.{digits}f}"
     if float(text) == 100.0 and share < 1.0:
-        text = "> 99.9"
-    if float(text.strip("> ")) == 0.0 and share > 0.0:
-        text = "< 0.1"
-    return f"{text.removesuffix('.' + '0' * digits) if digits else text} %"
+        text = f"> {100 - least:.{digits}f}"
+    elif float(text) == 0.0 and share > 0.0:
+        text = f"< {least:.{digits}f}"
+    elif digits:
+        text = text.removesuffix("." + "0" * digits)
+    return f"{text} %"
 
 
 def figure(value: Any, digits: int = 3) -> str:

@@ -94,8 +94,8 @@ def diversity_rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
     """How varied the table is, beside as many real records."""
     ours, theirs = found.get("synthetic") or {}, found.get("real") or {}
     forms: dict[str, tuple[str, Callable[[Any], str]]] = {
-        "exact_duplicates": ("Exact duplicates", count),
-        "near_duplicates": ("Near duplicates", count),
+        "exact_duplicates": ("Exact duplicates", percent),
+        "near_duplicates": ("Near duplicates", percent),
         "distinct_1": ("Distinct words", percent),
         "distinct_2": ("Distinct pairs of words", percent),
         "distinct_3": ("Distinct triples of words", percent),

@@ -1,0 +1,166 @@
+"""The internal page: whole, self-contained, stamped, and deaf to whatever stands in records."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timezone
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+import example_evaluation as example
+from selpe.report.compare import compare_page, compared
+from selpe.report.render import report_page
+from selpe.report.summarize import NOTICE, Subject, sampled, summarize
+from selpe.schema import Record
+from small_world import SCHEMA, drawn
+
+HOSTILE = "<script>window.hurt = 1</script><img src=x onerror=alert(1)> {{ 7 * 7 }} {% raw %} \"'` --> ]]>"
+MOMENT = datetime(2026, 1, 2, 3, 4, tzinfo=timezone.utc)
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page; raises where tags are not closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.words = ""
+        self._open: list[str] = []
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def evaluation(records: list[Record] | None = None, **parts: Any) -> dict[str, Any]:
+    subject = Subject("desk-1", 80, 8, "urgency", ("low", "high"), "runs/desk-1", True, 2.0, "replace-one")
+    whole: dict[str, Any] = {
+        "tables": {"synthetic": 80, "test": 75, "private": 150}, "validity": {"rate": 1.0, "total": 80, "invalid": 0},
+        "utility": example.utility(("low", "high")), "fidelity": example.fidelity(SCHEMA), "attack": example.attack(),
+        "samples": {"synthetic": sampled(SCHEMA, records or drawn(8)), "real": None}, "created": MOMENT,
+    }  # fmt: skip
+    return summarize(subject, **(whole | parts))
+
+
+def test_the_page_has_the_verdict_first_and_every_section() -> None:
+    page = Page(report_page(evaluation(), SCHEMA))
+    places = [
+        page.words.index(one) for one in ("Usable, with care", "What to do next", "Utility", "Fidelity", "Privacy")
+    ]
+    assert places == sorted(places[:2]) + sorted(places[2:])
+    assert "78.4" in page.words
+    assert NOTICE.split(":")[1].strip(" .") in page.words
+    assert page.tags.count("svg") > 12
+    assert "How it was made" not in page.words  # it was no run
+
+
+def test_the_page_is_self_contained() -> None:
+    text = report_page(evaluation(), SCHEMA)
+    page = Page(text)
+    assert not {"script", "iframe", "object", "embed", "form", "base"} & set(page.tags)
+    assert not [name for name, _ in page.attributes if name.startswith("on") or name == "style"]
+    targets = [value for name, value in page.attributes if name in ("src", "href", "action", "srcset")]
+    assert all(value is not None and value.startswith(("#", "data:,")) for value in targets)
+    assert not re.search(r"url\(|@import|https?://", text)
+    assert "default-src &#39;none&#39;" in text
+
+
+def test_what_is_computed_from_private_rows_says_so_on_every_page() -> None:
+    rows = compared([evaluation(), evaluation()])
+    for text in (report_page(evaluation(), SCHEMA), compare_page(rows)):
+        assert "INTERNAL, NOT FOR RELEASE" in Page(text).words
+        assert "page: internal" in text  # in the margin of every sheet of paper
+        assert '<body class="internal">' in text
+
+
+def test_hostile_records_are_shown_as_text() -> None:
+    records = [record | {"topic": HOSTILE, "channel": "phone"} for record in drawn(4)]
+    hostile = evaluation(records, notes=[HOSTILE])
+    hostile["utility"]["notes"] = hostile["fidelity"]["notes"] = hostile["attack"]["notes"] = [HOSTILE]
+    hostile["subject"]["name"] = HOSTILE
+    page = Page(report_page(hostile, SCHEMA))
+    assert "script" not in page.tags
+    assert "img" not in page.tags
+    assert page.words.count("{{ 7 * 7 }}") > 4
+
+
+def test_real_records_are_left_out_unless_asked_for() -> None:
+    marked = sampled(SCHEMA, [record | {"topic": "a real person asks"} for record in drawn(3)])
+    with_real = evaluation(samples={"synthetic": sampled(SCHEMA, drawn(3)), "real": marked})
+    assert "a real person asks" in Page(report_page(with_real, SCHEMA)).words
+    assert "a real person asks" not in Page(report_page(evaluation(), SCHEMA)).words
+
+
+@pytest.mark.parametrize("part", ["utility", "fidelity", "attack"])
+def test_a_part_that_was_not_measured_is_said_and_not_drawn(part: str) -> None:
+    page = Page(report_page(evaluation(**{part: None}), SCHEMA))
+    assert {"utility": "Utility was not measured", "fidelity": "Nothing was measured", "attack": "No attack was tried"}[
+        part
+    ] in page.words
+
+
+def test_figures_that_are_missing_are_dashes() -> None:
+    found = evaluation()
+    found["attack"]["membership"] = {"text": None, "kernel": None}
+    found["attack"]["dcr"] = {}
+    found["fidelity"]["reference"] = {}
+    found["fidelity"]["associations"] = {}
+    found["fidelity"]["map"] = {}
+    page = Page(report_page(found, SCHEMA))
+    assert "NRS" in page.words
+    assert "Map of the records" not in page.words
+    assert "None" not in page.words
+
+
+def test_many_categories_and_long_names_fit() -> None:
+    found = evaluation()
+    found["fidelity"]["marginals"]["channel"] |= {
+        "values": ["x" * 300, *(f"value {number}" for number in range(30))],
+        "real": [1 / 31] * 31, "synthetic": [1 / 31] * 31,
+    }  # fmt: skip
+    page = Page(report_page(found, SCHEMA))
+    assert "24 more values" in page.words
+
+
+def test_the_evaluation_is_plain_data_and_the_page_can_be_made_from_it_again() -> None:
+    found = evaluation()
+    again = json.loads(json.dumps(found, allow_nan=False))
+    assert report_page(again, SCHEMA) == report_page(found, SCHEMA)
+
+
+def test_runs_are_compared_in_one_table_and_one_chart() -> None:
+    better = evaluation(utility=example.utility(("low", "high"), synthetic=(85.0, 81.0)))
+    better["subject"]["name"] = "desk-2"
+    rows = compared([evaluation(), better])
+    assert [row["shown"]["text"] for row in rows] == ["78.4", "85.0"]
+    page = Page(compare_page(rows))
+    assert page.tags.count("table") == page.tags.count("svg") == 1
+    assert "desk-2" in page.words
+
+
+def test_a_table_without_utility_can_be_compared() -> None:
+    rows = compared([evaluation(utility=None), evaluation(utility=None, attack=None)])
+    assert [row["shown"]["tpr"] for row in rows] == ["1.3 %", "–"]
+    assert "svg" not in Page(compare_page(rows)).tags
+
+
+def test_samples_take_the_classes_in_turn_and_are_always_the_same() -> None:
+    records = drawn(40)
+    shown = sampled(SCHEMA, records, 6)
+    assert [one["label"] for one in shown] == ["low", "high"] * 3
+    assert shown == sampled(SCHEMA, records, 6)
