@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_model import tiny_llama, tiny_tokenizer
 
 from selpe.baselines.train.causal import causal_loss
 from selpe.baselines.train.classify import RecordClassifier
@@ -21,6 +20,7 @@ from selpe.privacy.learning import noisy_sum
 from selpe.privacy.noise import GaussianNoise
 from selpe.schema import Record
 from small_world import SCHEMA, drawn
+from tiny_model import tiny_llama, tiny_tokenizer
 
 RECORDS = drawn(5)
 EXACT = GaussianNoise(0.0, 1e-5)

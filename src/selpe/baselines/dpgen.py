@@ -57,7 +57,9 @@ class TunedGenerator:
         outputs = read_all(schema, write(parts, self._tuned(), course.state, wanted, taste))
         records = released(outputs)
         parts.emit(Finished(len(records)))
-        notes = {"training": notes_of(course, learner.size, own.model)}
+        notes = {
+            "training": notes_of(course, learner.size, own.model), "unreadable": len(outputs) - len(records),
+        }  # fmt: skip
         return Synthesized(records, outputs, tuple(course.done), notes)
 
     def _learner(self, units: int) -> TorchLearner:

@@ -33,13 +33,14 @@ def stretches_of(steps: int, stretches: int, clip: float) -> list[Look]:
 
 @dataclass(slots=True)
 class Course:
-    """One training. `begin` makes the learner as it is before the first step, when it is first needed."""
+    """One training. `begin` makes the learner, when it is first needed; `warm` prepares one that starts afresh."""
 
     looks: Looks
     begin: Callable[[], TorchLearner]
     clip: float
     context: str = ""  # a hash of everything that the learner starts from
     cancel: threading.Event | None = None
+    warm: Callable[[TorchLearner], None] | None = None
     done: list[Learned] = field(default_factory=list)
     _learner: TorchLearner | None = None
     _at: str = ""  # the state that the learner is in
@@ -90,6 +91,8 @@ class Course:
         """The learner, in the state that training has come to."""
         if self._learner is None:
             self._learner = self.begin()
+            if self.warm is not None and not self._last:
+                self.warm(self._learner)
         if self._at != self._last:
             self._learner.load(self._last)
             self._at = self._last

@@ -32,8 +32,8 @@ class TorchLearner:
         self._torch = libraries()[0]
         self._loss = loss
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._optimiser = self._torch.optim.Adam(self._parameters, lr=rate)
-        self._units = max(1, units)
+        self._rate, self._units = rate, max(1, units)
+        self.restart()
         self._folder = folder
         self.remote = remote
 
@@ -64,6 +64,17 @@ class TorchLearner:
             place += parameter.numel()
         self._optimiser.step()
         self._optimiser.zero_grad(set_to_none=True)
+
+    def practise(self, records: Sequence[Record]) -> None:
+        """A step on public records: their mean gradient, without clipping or noise."""
+        total = np.zeros(self.size, dtype=np.float64)
+        for gradient in self.gradients(records):
+            total += gradient
+        self.step(total * (self._units / max(1, len(records))))
+
+    def restart(self) -> None:
+        """Makes the optimiser forget: after public steps, its idea of a gradient's size does not fit noisy ones."""
+        self._optimiser = self._torch.optim.Adam(self._parameters, lr=self._rate)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 

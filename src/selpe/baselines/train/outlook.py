@@ -42,7 +42,7 @@ def training_plan(
 
 
 def training_estimate(
-    schema: Schema, plan: SpendingPlan, own: TrainingSettings, *, texts: int, public_steps: int = 0
+    schema: Schema, plan: SpendingPlan, own: TrainingSettings, *, texts: int, public_records: int = 0
 ) -> Estimate:
     """A guess from typical speeds: training takes much longer than writing."""
     from selpe.llm.machine import this_machine
@@ -51,7 +51,7 @@ def training_estimate(
     parameters = _parameters(own.model)
     per_record = min(float(own.tokens), _letters(schema) / _LETTERS_PER_TOKEN)
     slower = max(0.1, parameters / _PARAMETERS)
-    learnt = plan.units * (own.steps + public_steps) * per_record
+    learnt = (plan.units * own.steps + public_records) * per_record
     drawn = own.steps * (parameters if own.tuning == "full" else 0.0017 * parameters * own.rank / 4)
     written = texts * per_record
     seconds = _LOADING + (learnt * slower / _LEARNT + written * slower / _WRITTEN + drawn * _DRAW) / cores

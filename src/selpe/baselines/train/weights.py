@@ -51,8 +51,9 @@ def load_weights(name: str, *, store: ModelStore | None = None, progress: Progre
     source = (store or ModelStore()).ensure(name, progress)
     place, options = where(source)
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place, padding_side="left", **options)
-        model = _kind(transformers, source).from_pretrained(place, dtype="float32", **options)
+        with _quietly(transformers):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(place, padding_side="left", **options)
+            model = _kind(transformers, source).from_pretrained(place, dtype="float32", **options)
     except (OSError, ValueError, ImportError, KeyError) as problem:
         raise ModelError(
             f"transformers cannot load this model for training ({type(problem).__name__})",
@@ -81,24 +82,52 @@ def adapted(
     model.requires_grad_(tuning == "full")
     if tuning == "full":
         return weights
-    count = int(getattr(model.config, "num_hidden_layers", 0))
-    chosen = None if layers is None or not count else list(range(max(0, count - layers), count))
-    config = peft.LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=0.0, bias="none", layers_to_transform=chosen)
+    config = peft.LoraConfig(
+        r=rank, lora_alpha=alpha, lora_dropout=0.0, bias="none", target_modules=_targets(peft, weights, layers)
+    )  # fmt: skip
     with seeded(torch, seed):
-        try:
-            return weights.with_model(peft.get_peft_model(model, config).eval())
-        except ValueError as problem:
-            raise ConfigError(
-                "this model's architecture is not known to LoRA",
-                where=weights.name,
-                hint="Train it whole: tuning: full",
-            ) from problem
+        return weights.with_model(peft.get_peft_model(model, config).eval())
+
+
+def _targets(peft: Any, weights: Weights, layers: int | None) -> list[str]:
+    """The names of the matrices that get adapters: those that LoRA usually adapts in this kind of model."""
+    model = weights.model
+    known = peft.utils.TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
+    usual = set(known.get(getattr(model.config, "model_type", ""), ()))
+    first = 0 if layers is None else int(getattr(model.config, "num_hidden_layers", 0)) - layers
+    names = [name for name, _ in model.named_modules() if name.rpartition(".")[2] in usual and _layer(name) >= first]
+    if not names:
+        raise ConfigError(
+            "LoRA does not know which parts of this model to adapt",
+            where=weights.name,
+            hint="Train all of it: tuning: full",
+        )
+    return names
+
+
+def _layer(name: str) -> int:
+    """The number of the layer that a module belongs to; modules outside of layers count as in the last."""
+    numbers = [int(part) for part in name.split(".") if part.isdecimal()]
+    return numbers[0] if numbers else 10**9
 
 
 def merged(weights: Weights) -> Weights:
     """The tuned model as one plain model, which writes faster than with adapters."""
     model = weights.model
     return weights.with_model(model.merge_and_unload() if hasattr(model, "merge_and_unload") else model)
+
+
+@contextmanager
+def _quietly(transformers: Any) -> Iterator[None]:
+    """Keeps transformers' own progress bars out of ours."""
+    log = transformers.utils.logging
+    shown = log.is_progress_bar_enabled()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            log.enable_progress_bar()
 
 
 @contextmanager

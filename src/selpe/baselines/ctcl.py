@@ -1,0 +1,228 @@
+"""CTCL: which topics the private records are about, and a small generator that writes by topic.
+
+Topics come from records that the public model writes. How often each occurs among the private records is a histogram
+with Gaussian noise. A small language model learns to write a record from its class and its topic's keywords: first on
+the public records, then on the private ones with DP-SGD. Histogram and training are one Gaussian mechanism and share
+one μ². The original knows no classes: putting the class into the condition, and counting topics by class, is ours.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from selpe.assemble import generator_of
+from selpe.baselines.base import Parts, RawOutput, Recipe, SpendingPlan, Synthesized, Synthesizer
+from selpe.baselines.embedding import TextKernel
+from selpe.baselines.looking import Looks
+from selpe.baselines.reading import read_all, released
+from selpe.baselines.topics import TopicModel, TopicOf, digest_of, find_topics, shares_of
+from selpe.baselines.train.causal import causal_loss
+from selpe.baselines.train.course import Course, stretches_of
+from selpe.baselines.train.learner import TorchLearner
+from selpe.baselines.train.outlook import context_of, notes_of, training_estimate, training_plan
+from selpe.baselines.train.texts import condition, example
+from selpe.baselines.train.tuned import Taste, Wanted, write
+from selpe.baselines.train.weights import Load, Weights, adapted, libraries, load_weights
+from selpe.baselines.writing import quotas_of, seed_of
+from selpe.config import RunConfig
+from selpe.errors import ConfigError, RunError, StoppedError
+from selpe.estimate import Estimate, estimate
+from selpe.events import Answered, Finished, PoolReady, StageStarted, Started
+from selpe.generate import Proposal, repetitive
+from selpe.guides import default_guide
+from selpe.llm.base import Answer
+from selpe.privacy.histograms import Histogram, NearestVotes
+from selpe.privacy.looks import GaussianPlan, Look
+from selpe.privacy.private import PrivateTable
+from selpe.schema import Record, Schema
+
+TOPICS = "topics"
+_PUBLIC_BATCH = 16
+
+
+@dataclass(slots=True)
+class TopicGenerator:
+    """A Synthesizer that writes by topic. `load` opens the model to tune."""
+
+    parts: Parts
+    plan: GaussianPlan
+    load: Load = load_weights
+    _weights: Weights | None = None
+
+    def fit(self, table: PrivateTable, schema: Schema, budget: Mapping[str, float]) -> Synthesized:
+        """The records that could be read out of texts written for topics as common as the private table's."""
+        parts, own = self.parts, self.parts.config.ctcl
+        parts.emit(Started(1, parts.config.records, self.plan.candidates))
+        public = self._public_records()
+        kernel = TextKernel(schema, parts.encoder)
+        topics, known = self._topics(public, kernel), digest_of(schema, public)
+        topic_of = TopicOf(topics, kernel)
+        looks = Looks(table, self.plan.at(budget), parts.emit, parts.test_seed)
+        counts = self._histogram(looks, topic_of, known)
+        course = Course(
+            looks,
+            lambda: self._learner(topic_of, len(table), kernel.remote),
+            own.clip,
+            context_of(parts, own, known),
+            parts.cancel,
+            warm=lambda learner: self._practise(learner, public),
+        )
+        learner = course.run()
+        wanted = self._wanted(schema, topics, counts)
+        taste = Taste(own.temperature, own.top_k, own.top_p, own.tokens, own.batch)
+        outputs = _without_circles(read_all(schema, write(parts, self._tuned(), course.state, wanted, taste)))
+        records = released(outputs)
+        parts.emit(Finished(len(records)))
+        notes = {
+            "training": notes_of(course, learner.size, own.model),
+            "topics": [list(words) for words in topics.keywords],
+            "unreadable": len(outputs) - len(records),
+        }
+        return Synthesized(records, outputs, (counts, *course.done), notes)
+
+    # -- what is public ------------------------------------------------------------------------------------------
+
+    def _public_records(self) -> list[Record]:
+        """Valid records by the run's own model, from the schema alone."""
+        parts, schema = self.parts, self.parts.schema
+        wanted, labels = parts.config.ctcl.public_records, schema.labels or ("",)
+        guide = default_guide(parts.model.name, parts.model.capabilities())
+        proposals = [
+            Proposal(guide, seed_of(parts.config.seed, "public", i), label=labels[i % len(labels)] or None)
+            for i in range(wanted)
+        ]
+
+        def watch(answer: Answer) -> None:
+            if answer.finish != "cancelled":
+                stored = answer.seconds == 0.0 and answer.error is None
+                stage = answer.request.key.split(":")[0]
+                parts.emit(Answered(stage, answer.prompt_tokens, answer.completion_tokens, stored))
+
+        parts.emit(StageStarted("public", 0, wanted))
+        generator = generator_of(parts.config, schema, parts.model, parts.cancel)
+        made = generator.generate(proposals, watch=watch)
+        if generator.stopped:
+            raise StoppedError("stopped as asked; every finished answer is kept")
+        found = [candidate.record for candidate in made.candidates if candidate is not None]
+        parts.emit(
+            PoolReady("public", 0, len(found), dict(made.effort.retries), dict(made.effort.given_up), tuple(found[:4]))
+        )
+        if not found:
+            raise RunError("the model wrote no valid record to find topics in", hint="try another `llm`")
+        return found
+
+    def _topics(self, public: Sequence[Record], kernel: TextKernel) -> TopicModel:
+        parts, own = self.parts, self.parts.config.ctcl
+        path = parts.work / f"topics-{digest_of(parts.schema, public)[:16]}.json"
+        if not path.exists():
+            found = find_topics(
+                parts.schema, kernel, public, topics=own.topics, keywords=own.keywords, seed=parts.config.seed
+            )
+            found.save(path)
+        return TopicModel.load(path)
+
+    def _practise(self, learner: TorchLearner, public: Sequence[Record]) -> None:
+        """Steps on public records, so that the model knows the form before it sees noise."""
+        own, chance = self.parts.config.ctcl, random.Random(f"practice:{self.parts.config.seed}")
+        for _ in range(own.public_steps):
+            learner.practise(chance.sample(list(public), min(_PUBLIC_BATCH, len(public))))
+            if self.parts.cancel is not None and self.parts.cancel.is_set():
+                raise StoppedError("stopped as asked; every finished answer is kept")
+        learner.restart()
+
+    # -- what is private -----------------------------------------------------------------------------------------
+
+    def _histogram(self, looks: Looks, topic_of: TopicOf, known: str) -> Histogram:
+        """How many records of each class are about each topic, with noise."""
+        labels = self.parts.schema.labels or ("",)
+        query = NearestVotes(topic_of.kernel, dict.fromkeys(labels, topic_of.pool))
+        return looks.histogram(TOPICS, query, {"public": [known]})
+
+    def _learner(self, topic_of: TopicOf, units: int, remote: str | None) -> TorchLearner:
+        own, schema = self.parts.config.ctcl, self.parts.schema
+        loss = causal_loss(
+            self._tuned(),
+            lambda record: example(schema, record, topic_of(record)),
+            longest=own.tokens,
+            conditional=True,
+        )
+        folder = self.parts.work / "training"
+        return TorchLearner(
+            self._tuned().model, loss, units=units, rate=own.learning_rate, folder=folder, remote=remote
+        )
+
+    # -- the release ---------------------------------------------------------------------------------------------
+
+    def _wanted(self, schema: Schema, topics: TopicModel, counts: Histogram) -> list[Wanted]:
+        """Conditions by class in public shares, and by topic in proportion to the noisy counts."""
+        config = self.parts.config
+        wanted = []
+        for label, quota in quotas_of(schema, config.records, config.quotas).items():
+            for topic, count in enumerate(shares_of(counts.counts[label][0], quota)):
+                prefix = condition(schema, label, topics.keywords[topic])
+                wanted += [
+                    Wanted(label, prefix, seed_of(config.seed, "text", label, topic, place)) for place in range(count)
+                ]
+        return wanted
+
+    def _tuned(self) -> Weights:
+        if self._weights is None:
+            own = self.parts.config.ctcl
+            self._weights = adapted(
+                self.load(own.model),
+                tuning=own.tuning,
+                rank=own.rank,
+                alpha=own.alpha,
+                layers=own.layers,
+                seed=self.parts.config.seed,
+            )
+        return self._weights
+
+
+def _without_circles(outputs: Sequence[RawOutput]) -> tuple[RawOutput, ...]:
+    """Texts that go in circles are not released."""
+    return tuple(replace(one, released=one.released and not repetitive(one.raw)) for one in outputs)
+
+
+def _plan(config: RunConfig, schema: Schema, units: int) -> GaussianPlan:
+    own = config.ctcl
+    training = stretches_of(own.steps, own.stretches, own.clip)
+    rest = (1 - own.histogram_share) / own.steps
+    return training_plan(
+        config,
+        units,
+        [Look(TOPICS, NearestVotes.sensitivity), *training],
+        shares=[own.histogram_share, *(rest * look.count for look in training)],
+        texts=own.public_records + config.records,
+    )
+
+
+def _estimate(
+    config: RunConfig, schema: Schema, plan: SpendingPlan, runs: Sequence[Mapping[str, Any]]
+) -> Estimate:  # fmt: skip
+    own = config.ctcl
+    public = estimate(config, schema, candidates=own.public_records, runs=())
+    rest = training_estimate(
+        schema, plan, own, texts=config.records, public_records=own.public_steps * _PUBLIC_BATCH
+    )  # fmt: skip
+    return Estimate(
+        public.candidates + rest.candidates,
+        public.prompt_tokens + rest.prompt_tokens,
+        public.completion_tokens + rest.completion_tokens,
+        public.seconds + rest.seconds,
+        rest.basis,
+        public.cost,
+    )
+
+
+def _build(parts: Parts) -> Synthesizer:
+    libraries()  # better now than after the first charge
+    if not isinstance(parts.plan, GaussianPlan):
+        raise ConfigError("CTCL needs a plan of Gaussian looks")
+    return TopicGenerator(parts, parts.plan)
+
+
+RECIPE = Recipe(_plan, _estimate, _build)

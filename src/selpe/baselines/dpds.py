@@ -1,0 +1,113 @@
+"""DP-DS: the classifier that others train on synthetic records, trained on the private ones with DP-SGD.
+
+It releases no records. What it gives is utility: how well a task can be learnt under the same guarantee when nothing
+but that task is wanted. The classifier lies in `work/` of the run, and `open_classifier` takes it up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from selpe.baselines.base import Parts, Recipe, SpendingPlan, Synthesized, Synthesizer
+from selpe.baselines.looking import Looks
+from selpe.baselines.train.classify import RecordClassifier
+from selpe.baselines.train.course import Course, stretches_of
+from selpe.baselines.train.learner import TorchLearner
+from selpe.baselines.train.outlook import context_of, notes_of, training_estimate, training_plan
+from selpe.baselines.train.weights import Load, libraries, load_weights
+from selpe.config import RunConfig
+from selpe.errors import ConfigError, RunError
+from selpe.estimate import Estimate
+from selpe.events import Finished, Started
+from selpe.method_settings import DpDsSettings
+from selpe.privacy.looks import GaussianPlan
+from selpe.privacy.private import PrivateTable
+from selpe.schema import Schema
+
+_FOLDER, _ABOUT = "training", "classifier.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateClassifier:
+    """A Synthesizer that synthesises nothing: it trains a classifier. `load` opens the model to start from."""
+
+    parts: Parts
+    plan: GaussianPlan
+    load: Load = load_weights
+
+    def fit(self, table: PrivateTable, schema: Schema, budget: Mapping[str, float]) -> Synthesized:
+        """No records; the classifier is on the disk when this returns."""
+        parts, own = self.parts, self.parts.config.dpds
+        parts.emit(Started(1, 0, 0))
+        looks = Looks(table, self.plan.at(budget), parts.emit, parts.test_seed)
+        course = Course(looks, lambda: self._learner(len(table)), own.clip, context_of(parts, own), parts.cancel)
+        learner = course.run()
+        about = {"settings": own.model_dump(mode="json"), "seed": parts.config.seed, "state": course.state}
+        (parts.work / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        parts.emit(Finished(0))
+        return Synthesized((), (), tuple(course.done), {"training": notes_of(course, learner.size, own.model)})
+
+    def _learner(self, units: int) -> TorchLearner:
+        own = self.parts.config.dpds
+        classifier = _classifier(own, self.parts.schema, self.parts.config.seed, self.load)
+        return _learner(classifier, own, self.parts.work, units)
+
+
+def open_classifier(run: Path, schema: Schema | None = None, *, load: Load = load_weights) -> RecordClassifier:
+    """The classifier that a finished run of `dpds` has left in its folder."""
+    work = run / "work"
+    try:
+        about = json.loads((work / _ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise RunError("there is no classifier in this run", where=str(run), hint="finish it: selpe resume") from None
+    own = DpDsSettings.model_validate(about["settings"])
+    classifier = _classifier(own, schema or Schema.load(work / "schema.yaml"), int(about["seed"]), load)
+    if about["state"]:
+        _learner(classifier, own, work, 1).load(about["state"])
+    return classifier
+
+
+def _classifier(own: DpDsSettings, schema: Schema, seed: int, load: Load) -> RecordClassifier:
+    return RecordClassifier(
+        load(own.model),
+        schema,
+        tuning=own.tuning,
+        rank=own.rank,
+        alpha=own.alpha,
+        layers=own.layers,
+        longest=own.tokens,
+        seed=seed,
+    )
+
+
+def _learner(classifier: RecordClassifier, own: DpDsSettings, work: Path, units: int) -> TorchLearner:
+    return TorchLearner(
+        classifier.module, classifier.loss(), units=units, rate=own.learning_rate, folder=work / _FOLDER
+    )  # fmt: skip
+
+
+def _plan(config: RunConfig, schema: Schema, units: int) -> GaussianPlan:
+    own = config.dpds
+    if schema.label is None:
+        raise ConfigError("dpds trains a classifier and needs a schema with a label", where=schema.name)
+    return training_plan(config, units, stretches_of(own.steps, own.stretches, own.clip))
+
+
+def _estimate(
+    config: RunConfig, schema: Schema, plan: SpendingPlan, runs: Sequence[Mapping[str, Any]]
+) -> Estimate:  # fmt: skip
+    return training_estimate(schema, plan, config.dpds, texts=0)
+
+
+def _build(parts: Parts) -> Synthesizer:
+    libraries()  # better now than after the first charge
+    if not isinstance(parts.plan, GaussianPlan):
+        raise ConfigError("DP-DS needs a plan of Gaussian looks")
+    return PrivateClassifier(parts, parts.plan)
+
+
+RECIPE = Recipe(_plan, _estimate, _build)
