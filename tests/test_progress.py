@@ -15,7 +15,7 @@ from rich.console import Console
 from selpe.cli import console
 from selpe.cli.display import JsonLines, PlainLines, render
 from selpe.event_log import EventLog, EventReader
-from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started
+from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started, Trained
 from selpe.progress import Meter, Reading, clock, duration
 
 
@@ -44,6 +44,20 @@ def answers(count: int, *, replayed: bool = False) -> list[Event]:
 
 def choice(name: str, epsilon: float, *, private: bool = True) -> Selected:
     return Selected(name, "permute-and-flip", epsilon / 2, epsilon, private, False, {})
+
+
+def test_steps_of_training_count_towards_the_whole_and_tell_the_time_left() -> None:
+    world = World()
+    world.hear(Started(1, 10, 30))
+    reading = world.hear(*(Trained(step, 20) for step in range(1, 6)), choice("training-1", 0.5), seconds=3.0)
+    assert (reading.title, reading.activity, reading.unit) == ("Training", "step 5 of 20", "steps")
+    assert (reading.done, reading.total) == (5, 30)
+    assert reading.share == pytest.approx(1 / 6)
+    assert reading.left == pytest.approx(15 * 15 / 4)  # 15 steps, and 15 seconds for the last four and a choice
+    world.hear(*(Trained(step, 20) for step in range(6, 21)), seconds=3.0)
+    reading = world.hear(StageStarted("texts", 0, 10), *answers(4))
+    assert (reading.done, reading.total, reading.pool_size, reading.unit) == (24, 30, 10, "candidates")
+    assert world.hear(Finished(10)).share == 1.0
 
 
 def test_retries_never_push_a_pool_past_its_size() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started
+from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started, Trained
 
 _KINDS: dict[str, type[Event]] = {
-    kind.__name__: kind for kind in (Answered, Finished, Included, PoolReady, Selected, StageStarted, Started)
+    kind.__name__: kind for kind in (Answered, Finished, Included, PoolReady, Selected, StageStarted, Started, Trained)
 }
 _PERIOD = 1.0  # seconds: answers are summed up and written about this often
 

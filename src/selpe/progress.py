@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started
+from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started, Trained
 
 Adjacency = Literal["replace-one", "add-remove"]
-Doing = Literal["preparing", "writing", "choosing", "done"]
+Doing = Literal["preparing", "training", "writing", "choosing", "done"]
 WINDOW = 30.0  # seconds over which speeds are averaged
 KEPT_SAMPLES = 8
 
@@ -90,15 +90,24 @@ class Reading:
             "more": "Filling up classes",
             "bundles": "Final choice",
             "seeds": "First texts",
+            "public": "Public records",
+            "training": "Training",
+            "texts": "Writing by the tuned model",
             "lookahead": f"Looking ahead in round {self.number} of {self.rounds}",
         }
         return names.get(self.stage, "Preparing")
+
+    @property
+    def unit(self) -> str:
+        """What is counted: candidates, or steps of training."""
+        return "steps" if self.stage == "training" else "candidates"
 
     @property
     def activity(self) -> str:
         """What is being done within the stage."""
         return {
             "preparing": "loading",
+            "training": f"step {self.pool_done:,} of {self.pool_size:,}",
             "writing": "writing candidates",
             "choosing": "private choice",
             "done": "",
@@ -125,6 +134,7 @@ class Meter:
         self._began = self._ended = self._fresh_since = moment
         self._rounds = self._wanted = self._total = self._records = 0
         self._stage, self._number, self._doing = "", 0, "preparing"
+        self._first_step = (0, moment)
         self._before = self._pool_size = self._pool_tries = self._pool_contexts = 0
         self._fresh_answers = self._answers = self._replayed = 0
         self._prompt = self._completion = self._fresh_records = self._fresh_tokens = 0
@@ -160,6 +170,8 @@ class Meter:
                     self._choices.append(
                         Choice(event.selection, epsilon, event.mechanism, event.private, event.replayed, moment)
                     )
+                case Trained():
+                    self._train(event, moment)
                 case Included():
                     self._records = event.total
                 case Finished():
@@ -171,6 +183,17 @@ class Meter:
         self._doing = "writing" if event.candidates else "choosing"
         # Filling up and unforeseen pools come on top of what was announced.
         self._total = max(self._total, self._before + event.candidates)
+
+    def _train(self, event: Trained, moment: float) -> None:
+        """Steps of training count as candidates do, so that one bar shows both."""
+        if self._doing != "training" or self._pool_size != event.steps:
+            self._enter(StageStarted("training", 0, event.steps))
+            self._doing, self._first_step = "training", (event.step, moment)
+        self._pool_tries = event.step
+        if event.step == event.steps:
+            self._before += self._pool_size
+            self._pool_size = self._pool_tries = 0
+            self._doing = "preparing"
 
     def _count(self, event: Answered, moment: float) -> None:
         tries = event.count if event.stage == "II" else 0
@@ -246,6 +269,10 @@ class Meter:
         """Seconds left by the pace so far, retries and private choices included; None where there is no telling."""
         if self._doing == "done":
             return 0.0
+        if self._doing == "training":
+            step, since = self._first_step
+            taken = self._pool_tries - step
+            return (self._pool_size - self._pool_tries) * (moment - since) / taken if taken > 0 else None
         span = moment - self._fresh_since
         fresh = steps * self._fresh_answers / self._answers if self._answers else 0.0
         if fresh < max(3, 0.02 * self._total) or span < 2.0 or steps >= self._total:

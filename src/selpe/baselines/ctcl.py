@@ -55,7 +55,7 @@ class TopicGenerator:
     def fit(self, table: PrivateTable, schema: Schema, budget: Mapping[str, float]) -> Synthesized:
         """The records that could be read out of texts written for topics as common as the private table's."""
         parts, own = self.parts, self.parts.config.ctcl
-        parts.emit(Started(1, parts.config.records, self.plan.candidates))
+        parts.emit(Started(1, parts.config.records, own.steps + self.plan.candidates))
         public = self._public_records()
         kernel = TextKernel(schema, parts.encoder)
         topics, known = self._topics(public, kernel), digest_of(schema, public)

@@ -42,7 +42,7 @@ class PrivateClassifier:
     def fit(self, table: PrivateTable, schema: Schema, budget: Mapping[str, float]) -> Synthesized:
         """No records; the classifier is on the disk when this returns."""
         parts, own = self.parts, self.parts.config.dpds
-        parts.emit(Started(1, 0, 0))
+        parts.emit(Started(1, 0, own.steps))
         looks = Looks(table, self.plan.at(budget), parts.emit, parts.test_seed)
         course = Course(looks, lambda: self._learner(len(table)), own.clip, context_of(parts, own), parts.cancel)
         learner = course.run()

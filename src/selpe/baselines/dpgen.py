@@ -44,7 +44,7 @@ class TunedGenerator:
         """The records that could be read out of the tuned model's texts."""
         parts, own = self.parts, self.parts.config.dpgen
         quotas = quotas_of(schema, parts.config.records, parts.config.quotas)
-        parts.emit(Started(1, parts.config.records, parts.config.records))
+        parts.emit(Started(1, parts.config.records, own.steps + parts.config.records))
         looks = Looks(table, self.plan.at(budget), parts.emit, parts.test_seed)
         course = Course(looks, lambda: self._learner(len(table)), own.clip, context_of(parts, own), parts.cancel)
         learner = course.run()

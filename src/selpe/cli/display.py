@@ -105,7 +105,7 @@ def render(reading: Reading, width: int) -> RenderableType:
     bar = Table.grid(expand=True, padding=(0, 1))
     bar.add_column(ratio=1)
     bar.add_column(justify="right", no_wrap=True)
-    count = f"{reading.done:,} / {reading.total:,}" + ("" if tight else " candidates")
+    count = f"{reading.done:,} / {reading.total:,}" + ("" if tight else f" {reading.unit}")
     bar.add_row(ProgressBar(total=1.0, completed=reading.share, complete_style="cyan"), Text(count))
     lines: list[RenderableType] = [
         sides(head, Text(reading.outlook if width >= _VERY_TIGHT else "", style="cyan")),
@@ -160,7 +160,10 @@ def milestone(event: Event, reading: Reading) -> str:
     """One line about an event that closes something; '' for the others."""
     if isinstance(event, PoolReady):
         lost = sum(event.given_up.values())
-        names = {"guides": "guides tried", "round": f"round {event.number} written", "more": "classes filled up"}
+        names = {
+            "guides": "guides tried", "round": f"round {event.number} written", "more": "classes filled up",
+            "public": "public records written", "texts": "texts written by the tuned model",
+        }  # fmt: skip
         more = _reasons(event.retries, "retried") + (f", {lost} given up" if lost else "")
         return f"{names.get(event.stage, event.stage)}: {event.found:,} candidates{more}"
     if isinstance(event, Selected):
@@ -204,7 +207,7 @@ class PlainLines:
         """A line when the last one is ten seconds old."""
         if self._clock() - self._last >= LINE_EVERY:
             self._print(
-                f"[{clock(reading.elapsed)}] {reading.title}: {reading.done:,} of {reading.total:,} candidates, "
+                f"[{clock(reading.elapsed)}] {reading.title}: {reading.done:,} of {reading.total:,} {reading.unit}, "
                 f"{_counts(reading, tight=True)}, ε {reading.spent:.3g} of {reading.epsilon:g}, {reading.outlook}"
             )
 
