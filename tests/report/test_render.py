@@ -5,46 +5,19 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime, timezone
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
 import example_evaluation as example
+from page_reader import HOSTILE, Page
 from selpe.report.compare import compare_page, compared
 from selpe.report.render import report_page
 from selpe.report.summarize import NOTICE, Subject, sampled, summarize
 from selpe.schema import Record
 from small_world import SCHEMA, drawn
 
-HOSTILE = "<script>window.hurt = 1</script><img src=x onerror=alert(1)> {{ 7 * 7 }} {% raw %} \"'` --> ]]>"
 MOMENT = datetime(2026, 1, 2, 3, 4, tzinfo=timezone.utc)
-VOID = {"meta", "link", "br", "img", "input", "hr"}
-
-
-class Page(HTMLParser):
-    """Tags, attributes and text of a page; raises where tags are not closed in order."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.words = ""
-        self._open: list[str] = []
-        self.feed(text)
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words += data
 
 
 def evaluation(records: list[Record] | None = None, **parts: Any) -> dict[str, Any]:

@@ -28,6 +28,7 @@ def compare_page(rows: Sequence[Mapping[str, Any]]) -> str:
     """The comparison as one self-contained page."""
     return page(
         "compare.html",
+        internal=True,
         title=f"Comparison of {len(rows)} runs",
         rows=rows,
         columns=COLUMNS,

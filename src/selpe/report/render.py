@@ -31,6 +31,7 @@ def report_page(evaluation: Mapping[str, Any], schema: Schema | None = None) -> 
     subject = evaluation["subject"]
     return page(
         "report.html",
+        internal=True,
         title=f"Evaluation of {subject['name']}",
         about=_about(evaluation),
         verdict=evaluation["verdict"],
@@ -44,17 +45,22 @@ def report_page(evaluation: Mapping[str, Any], schema: Schema | None = None) -> 
     )
 
 
-def page(template: str, **content: Any) -> str:
-    """A page of one of our templates."""
-    environment = _environment()
-    style, _, _ = environment.loader.get_source(environment, "style.css")  # type: ignore[union-attr]
+def page(template: str, *, internal: bool = False, **content: Any) -> str:
+    """A page of one of our templates; `internal` ones carry the notice, on screen and on paper."""
+    # The style sheets are our own files: they are the one thing that goes in as it is.
+    style = Markup(_source("style.css") + (_source("internal.css") if internal else ""))
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'; "
         "frame-src 'none'"
     )
-    # The style sheet is our own file: it is the one thing that goes in as it is.
-    return environment.get_template(template).render(style=Markup(style), policy=policy, **content)
+    return _environment().get_template(template).render(style=style, policy=policy, internal=internal, **content)
+
+
+def _source(name: str) -> str:
+    environment = _environment()
+    text: str = environment.loader.get_source(environment, name)[0]  # type: ignore[union-attr]
+    return text
 
 
 @cache
