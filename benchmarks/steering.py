@@ -19,12 +19,12 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from selpe.encode.base import Encoder
-from selpe.evolve import Evolution, Evolved, Method
+from selpe.evolve import Evolution, Evolved, Inclusion, Method
 from selpe.generate import Generator
 from selpe.guides import builtin_guides
 from selpe.kernel import MultiChannelKernel
@@ -96,6 +96,22 @@ examples:
   - {product_name: Fridge Bottle Set 1000 ml Bottle Reviews, overall_rating: 4.2, title: "Love it, just great", cleaned_review: very nice quality excellent, rating: "5"}
 """
 TABLES = {"ktas": ("ktas_triage.csv", KTAS, "chiefcomplaint"), "water": ("water.csv", WATER, "cleaned_review")}
+
+
+OURS = Method(multiplicity=2, guide_sample=10)
+PAPER = Method(multiplicity=2, votes="prototype", bundles=0, inclusion="centre")
+
+
+def settings_of(epsilons: list[float], chances: int) -> list[tuple[str, float, bool, int, Method]]:
+    """What is compared: name, ε, the paper's rule or ours, which repetition, and the switches."""
+    rows = [("ε = 0", 0.0, False, i, OURS) for i in range(chances)]
+    rows += [(f"ε = {e:g}", e, False, 0, OURS) for e in epsilons]
+    rows += [("the paper's rule, ε = 2", 2.0, True, 0, PAPER)]
+    # The same seeded winners with two rules of inclusion: the pools are the same, so this compares the rules alone.
+    for rule in get_args(Inclusion):
+        single = replace(OURS, bundles=0, inclusion=rule, test_seed=1)
+        rows.append((f"ε = 2, no choice among releases, inclusion {rule}", 2.0, False, 0, single))
+    return rows
 
 
 def split(name: str, seed: int) -> tuple[Schema, list[Record], list[Record]]:
@@ -184,7 +200,7 @@ def closeness(schema: Schema, encoder: Encoder, release: list[Record], test: lis
 
 def release(
     schema: Schema, private: list[Record], model: ChatModel, encoder: Encoder, *,
-    epsilon: float, seed: int, records: int, paper: bool = False, repeat: int = 0,
+    epsilon: float, seed: int, records: int, paper: bool = False, repeat: int = 0, method: Method = OURS,
 ) -> Evolved:  # fmt: skip
     """One release. `paper`: its rule alone, without guides and bundles."""
     with tempfile.TemporaryDirectory() as folder:
@@ -194,10 +210,10 @@ def release(
         guides = builtin_guides(schema, model.name, model.capabilities())
         plan = make_plan(
             units=len(private), labels=schema.labels, epsilon=epsilon, records=records,
-            guides=0 if paper else len(guides), bundles=0 if paper else 32, vote="prototype" if paper else "approval",
-            rounds=2 if paper else None,
+            guides=0 if paper else len(guides), bundles=0 if paper else method.bundles,
+            vote="prototype" if paper else "approval", rounds=2 if paper else None, multiplicity=method.multiplicity,
         )  # fmt: skip
-        method = Method(votes="prototype", bundles=0, inclusion="centre") if paper else Method()
+        method = PAPER if paper else method
         return Evolution(
             private=PrivateTable(private, schema, account=ledger.account(f"run-{repeat}")),
             schema=schema,
@@ -206,7 +222,7 @@ def release(
             encoder=encoder,
             plan=plan,
             guides=guides[:1] if paper else guides,
-            method=replace(method, test_seed=None),
+            method=method,
             seed=seed,
         ).run()
 
@@ -215,11 +231,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", nargs="+", default=["ktas", "water"], choices=sorted(TABLES))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--records", type=int, default=60)
+    parser.add_argument("--records", type=int, default=80)
     parser.add_argument("--llm", default="smollm2")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 2.0, 4.0, math.inf])
-    parser.add_argument("--random", type=int, default=3, help="random choices to average at ε = 0")
+    parser.add_argument("--random", type=int, default=2, help="random choices to average at ε = 0")
     parser.add_argument("--store", type=Path, default=Path("runs/steering"), help="model answers, kept for a restart")
     parser.add_argument("--out", type=Path, default=Path("runs/steering/steering.json"))
     options = parser.parse_args()
@@ -227,20 +243,17 @@ def main() -> None:
         sys.exit("the real data folder is not beside this checkout")
     encoder, bare = open_encoder(options.encoder), open_model(options.llm)
     rows: list[dict[str, Any]] = []
-    for name in options.data:
-        for seed in range(options.seeds):
+    for seed in range(options.seeds):
+        for name in options.data:
             schema, private, test = split(name, seed)
             model = RememberingModel(
                 bare, AnswerStore(options.store / f"{name}-{seed}-{options.llm.replace('/', '_')}.jsonl")
             )
-            settings: list[tuple[str, float, bool, int]] = [("ε = 0", 0.0, False, i) for i in range(options.random)]
-            settings += [(f"ε = {e:g}", e, False, 0) for e in options.epsilons]
-            settings += [("paper, ε = 2", 2.0, True, 0)]
-            for label, epsilon, paper, repeat in settings:
+            for label, epsilon, paper, repeat, method in settings_of(options.epsilons, options.random):
                 began = time.monotonic()
                 made = release(
                     schema, private, model, encoder,
-                    epsilon=epsilon, seed=seed, records=options.records, paper=paper, repeat=repeat,
+                    epsilon=epsilon, seed=seed, records=options.records, paper=paper, repeat=repeat, method=method,
                 )  # fmt: skip
                 records = [candidate.record for candidate in made.candidates]
                 row = {

@@ -84,7 +84,7 @@ class RunConfig(BaseModel):
     guides: Literal["auto", "off"] | list[str] = Field(
         "auto", description="Prompt variants to vote on before round 1: ours, none, or ours and your own texts."
     )
-    guide_sample: int = Field(5, ge=1, le=100, description="Records per class by which a guide is judged.")
+    guide_sample: int = Field(10, ge=1, le=100, description="Records per class by which a guide is judged.")
     bundles: int = Field(32, ge=0, le=512, description="Candidate release sets to vote on at the end; 0: off.")
     contrast: bool = Field(True, description="Show contrasts of winners as negative exemplars.")
     quota: Literal["progressive", "uniform"] = Field("progressive", description="How records spread over rounds.")
