@@ -63,7 +63,7 @@ def test_shuffled_labels_score_chance() -> None:
     # from 50 by itself (4 points here); the mean over shuffles is what is 50.
     test = learnable(450, seed=1, clear=0.1)
     found: dict[str, list[float]] = {view: [] for view in VIEWS}
-    for seed in range(16):
+    for seed in range(12):
         records = learnable(100, seed=100 + seed, clear=0.1)
         labels = [record["fault"] for record in records]
         random.Random(seed).shuffle(labels)
@@ -89,8 +89,8 @@ def test_the_label_is_never_a_feature() -> None:
         return [{**record, "fault": rng.choice(SHOP.labels)} for record in learnable(count, seed=seed, clear=0.0)]
 
     # Words and ages of these records say nothing about their classes, which are drawn apart.
-    test = noise(900, 11)
-    auc = [got(measured(noise(300, seed), test, bootstrap=0), view).auc for view in VIEWS for seed in (12, 13, 14)]
+    test = noise(600, 11)
+    auc = [got(measured(noise(300, seed), test, bootstrap=0), view).auc for view in VIEWS for seed in (12, 13)]
     assert 45 < float(np.mean(auc)) < 55
 
 

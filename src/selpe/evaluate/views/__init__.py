@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from selpe.errors import ConfigError
-from selpe.evaluate.views.base import View
 
 if TYPE_CHECKING:
+    from selpe.evaluate.views.base import View
     from selpe.evaluate.views.embedding import Embeddings
     from selpe.schema import Schema
 
-__all__ = ["VIEWS", "View", "open_view"]
+__all__ = ["VIEWS", "open_view"]
 
 VIEWS = ("minilm", "boosted", "roberta", "tabstar")
 

@@ -15,6 +15,11 @@ Chances: TypeAlias = NDArray[np.float64]
 Tick: TypeAlias = Callable[[float], None]  # told how much of a training set's work is done, from 0 to 1
 
 
+def within(tick: Tick, before: int, count: int, part: float) -> None:
+    """Tells the share of the whole when `before` of `count` equal pieces are done, and `part` of the next."""
+    tick((before + part) / count)
+
+
 class View(Protocol):
     """A way to look at records and to learn their classes: trained on one set, asked about another."""
 

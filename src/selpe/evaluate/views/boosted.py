@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.evaluate.views.base import Chances, Tick, ViewKind
+from selpe.evaluate.views.base import Chances, Tick, ViewKind, within
 from selpe.evaluate.views.embedding import Embeddings, leading_axes
 from selpe.evaluate.views.values import day_of, number_of
 from selpe.schema import CategoryField, DateField, Field, Record, Schema, TextField, Value
@@ -90,7 +91,7 @@ class BoostedView:
         coded: list[bool] = []
         for number, field in enumerate(self._fields):
             if isinstance(field, TextField):
-                here, there = self._text(field, train, test)
+                here, there = self._text(field, train, test, partial(within, tick, number, len(self._fields)))
             else:
                 here, there = _plain(field, train), _plain(field, test)
             useful = [k for k in range(here.shape[1]) if len(np.unique(here[:, k])) > 1]
@@ -100,11 +101,14 @@ class BoostedView:
             tick((number + 1) / len(self._fields))
         return np.hstack(known), np.hstack(asked), coded
 
-    def _text(self, field: TextField, train: Sequence[Record], test: Sequence[Record]) -> tuple[Matrix, Matrix]:
+    def _text(
+        self, field: TextField, train: Sequence[Record], test: Sequence[Record], tick: Tick
+    ) -> tuple[Matrix, Matrix]:
         """Whether there is a text, and its embedding along the directions in which the training set's differ most."""
         sides = [[_text_of(record.get(field.name)) for record in records] for records in (train, test)]
         known, asked = ([text for text in texts if text is not None] for texts in sides)
-        vectors = [self._embeddings.of(known), self._embeddings.of(asked, keep=True)]
+        there = self._embeddings.of(asked, keep=True, tick=lambda part: tick(part / 3))
+        vectors = [self._embeddings.of(known, tick=lambda part: tick(1 / 3 + part * 2 / 3)), there]
         centre, axes = leading_axes(vectors[0], AXES)
         columns = []
         for texts, found in zip(sides, vectors, strict=True):

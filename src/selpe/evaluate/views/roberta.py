@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from selpe.errors import ModelError
-from selpe.evaluate.views.base import Chances, Tick, ViewKind
+from selpe.evaluate.views.base import Chances, Tick, ViewKind, within
 from selpe.schema import Record, Schema
 
 DEFAULT = "roberta-base"
@@ -117,7 +117,7 @@ class RobertaView:
             with torch.random.fork_rng():  # dropout draws from the process's generator, which is not ours to move
                 torch.manual_seed(seed)
                 tokenizer, model = self._loaded(len(classes))
-                self._fit(model, tokenizer, known, targets, partial(_within, tick, number, len(seeds)))
+                self._fit(model, tokenizer, known, targets, partial(within, tick, number, len(seeds)))
                 yield self._asked(model, tokenizer, asked)
 
     def _texts(self, records: Sequence[Record]) -> list[str]:
@@ -190,10 +190,6 @@ class RobertaView:
         most = min(self._tuning.length, tokenizer.model_max_length, model.config.max_position_embeddings - _SPECIAL)
         tokens = tokenizer(list(texts), padding=True, truncation=True, max_length=most, return_tensors="pt")
         return model(**tokens.to(model.device)).logits.float()
-
-
-def _within(tick: Tick, before: int, count: int, part: float) -> None:
-    tick((before + part) / count)
 
 
 @contextmanager

@@ -149,11 +149,12 @@ class TabStarView:
     def _answers(self, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The worker's answers to a job as they come; a job without records only fetches the weights."""
         with subprocess.Popen(
-            [str(self._python), "-u", str(_WORKER)],
+            # Isolated: without our packages, and without this folder, whose 'tabstar' is not the package.
+            [str(self._python), "-I", str(_WORKER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # what the package prints may quote cells
-            env=_surroundings(),
+            env=_surroundings(training=bool(job)),
             text=True,
             encoding="utf-8",
         ) as worker:
@@ -206,11 +207,10 @@ def _checked(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _surroundings() -> dict[str, str]:
-    """The environment variables of the worker: ours, but nothing that would lead it to our packages."""
+def _surroundings(*, training: bool) -> dict[str, str]:
+    """The worker's environment variables. Only the first job may use the network: a hub that is slow to refuse would
+    be asked again at every training.
+    """
     from selpe.llm.models import offline
 
-    kept = {
-        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    }
-    return {**kept, "HF_HUB_OFFLINE": "1"} if offline() else kept
+    return {**os.environ, "HF_HUB_OFFLINE": "1"} if training or offline() else dict(os.environ)

@@ -14,6 +14,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,9 @@ def main() -> int:
 
 
 def work(job: Mapping[str, Any], say: Say) -> None:
-    """Fetches the weights, then trains once per seed and says the chances of every test record."""
-    if not fetch(say) or "train" not in job:
+    """Trains once per seed and says the chances of every test record; a job without records fetches the weights."""
+    if not job:
+        fetch(say)
         return
     kinds = job["kinds"]
     train, test = aligned(frame(job["train"], kinds), frame(job["test"], kinds))
@@ -55,8 +57,9 @@ def work(job: Mapping[str, Any], say: Say) -> None:
         say({"seed": seed, **trained(train, job["labels"], test, job, seed)})
 
 
-def fetch(say: Say) -> bool:
-    """True when the weights are here; they come from the Hugging Face hub at first use."""
+def fetch(say: Say) -> None:
+    """Says that the weights are here, or which are not; they come from the Hugging Face hub at first use."""
+    version("tabstar")  # cheaper than importing it
     for repository, files in WEIGHTS.items():
         if repository == TEXT_ENCODER and os.environ.get("E5_SMALL_LOCAL_PATH"):
             continue  # the package's own way to name a folder
@@ -64,9 +67,8 @@ def fetch(say: Say) -> bool:
             download(repository, files)
         except Exception as problem:
             say({"error": type(problem).__name__, "weights": repository})
-            return False
+            return
     say({"ready": True})
-    return True
 
 
 def download(repository: str, files: Sequence[str] | None) -> None:
