@@ -21,7 +21,7 @@ from selpe.errors import RunError
 from selpe.watch.view import View
 
 HOST = "127.0.0.1"
-_HEADERS = {
+HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -33,6 +33,13 @@ _POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+
+
+def page() -> tuple[bytes, str]:
+    """The page, and the policy that lets nothing run in it but its own script, by a nonce drawn just now."""
+    nonce = secrets.token_urlsafe(16)
+    html = (files("selpe.watch") / "page.html").read_text(encoding="utf-8").replace("{{nonce}}", nonce)
+    return html.encode("utf-8"), _POLICY.format(nonce=nonce)
 
 
 class WatchServer:
@@ -113,10 +120,8 @@ class _Handler(BaseHTTPRequestHandler):
         return len(hosts) == 1 and hosts[0] in names and origin in (None, *(f"http://{name}" for name in names))
 
     def _page(self) -> None:
-        nonce = secrets.token_urlsafe(16)
-        html = (files("selpe.watch") / "page.html").read_text(encoding="utf-8").replace("{{nonce}}", nonce)
-        body = html.encode("utf-8")
-        self._start(HTTPStatus.OK, "text/html; charset=utf-8", policy=_POLICY.format(nonce=nonce), length=len(body))
+        body, policy = page()
+        self._start(HTTPStatus.OK, "text/html; charset=utf-8", policy=policy, length=len(body))
         self.wfile.write(body)
 
     def _stream(self) -> None:
@@ -141,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
         self, status: HTTPStatus, kind: str, *, policy: str = "default-src 'none'", length: int | None = None
     ) -> None:
         self.send_response(status)
-        headers = {"Content-Type": kind, "Content-Security-Policy": policy, **_HEADERS}
+        headers = {"Content-Type": kind, "Content-Security-Policy": policy, **HEADERS}
         headers |= {"Content-Length": str(length)} if length is not None else {}
         headers |= {"Connection": "close"} if self.close_connection else {}
         for name, value in headers.items():
