@@ -102,13 +102,13 @@ OURS = Method(multiplicity=2, guide_sample=10)
 PAPER = Method(multiplicity=2, votes="prototype", bundles=0, inclusion="centre")
 
 
-def settings_of(epsilons: list[float], chances: int) -> list[tuple[str, float, bool, int, Method]]:
+def settings_of(epsilons: list[float], chances: int, inclusion: bool) -> list[tuple[str, float, bool, int, Method]]:
     """What is compared: name, ε, the paper's rule or ours, which repetition, and the switches."""
     rows = [("ε = 0", 0.0, False, i, OURS) for i in range(chances)]
     rows += [(f"ε = {e:g}", e, False, 0, OURS) for e in epsilons]
     rows += [("the paper's rule, ε = 2", 2.0, True, 0, PAPER)]
     # The same seeded winners with two rules of inclusion: the pools are the same, so this compares the rules alone.
-    for rule in get_args(Inclusion):
+    for rule in get_args(Inclusion) if inclusion else ():
         single = replace(OURS, bundles=0, inclusion=rule, test_seed=1)
         rows.append((f"ε = 2, no choice among releases, inclusion {rule}", 2.0, False, 0, single))
     return rows
@@ -231,11 +231,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", nargs="+", default=["ktas", "water"], choices=sorted(TABLES))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--records", type=int, default=80)
+    parser.add_argument("--records", type=int, default=60)
     parser.add_argument("--llm", default="smollm2")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 2.0, 4.0, math.inf])
     parser.add_argument("--random", type=int, default=2, help="random choices to average at ε = 0")
+    parser.add_argument("--inclusion", action="store_true", help="compare the rules of inclusion too")
     parser.add_argument("--store", type=Path, default=Path("runs/steering"), help="model answers, kept for a restart")
     parser.add_argument("--out", type=Path, default=Path("runs/steering/steering.json"))
     options = parser.parse_args()
@@ -249,7 +250,7 @@ def main() -> None:
             model = RememberingModel(
                 bare, AnswerStore(options.store / f"{name}-{seed}-{options.llm.replace('/', '_')}.jsonl")
             )
-            for label, epsilon, paper, repeat, method in settings_of(options.epsilons, options.random):
+            for label, epsilon, paper, repeat, method in settings_of(options.epsilons, options.random, options.inclusion):
                 began = time.monotonic()
                 made = release(
                     schema, private, model, encoder,
