@@ -24,6 +24,7 @@ from selpe.llm.base import Answer, ChatModel, Message, Request
 from selpe.realise import constraint, parse, written
 from selpe.schema import BooleanField, CategoryField, Record, Schema, TextField, Value
 
+ASKINGS = 3  # of one request whose answer never came
 CONTEXT_TOKENS = 120  # a context that is cut short still steers stage II
 ORDERS = 3
 MOST_REPEATS = 3
@@ -148,10 +149,13 @@ class Generator:
     ) -> dict[int, Candidate | str]:
         """Valid candidates for some proposals, or the reason of their last failure.
 
-        Stage II of one overlaps with stage I of another, and with further attempts of a third.
+        Stage II of one overlaps with stage I of another, and with further attempts of a third. An answer that never
+        came is asked for again as it was: a pool must not depend on what went wrong on the way, or a resumed run would
+        have other candidates than those that were voted on.
         """
         contexts: dict[int, str] = {}
         outcomes: dict[int, Candidate | str] = dict.fromkeys(waiting, "unanswered")
+        silence = _Silence({number: self._attempts - attempt for number, attempt in waiting.items()})
 
         def follow(answer: Answer) -> Iterable[Request]:
             stage, number, attempt = _handle(answer)
@@ -160,10 +164,13 @@ class Generator:
                 contexts[number] = " ".join(answer.text.split())
                 return (self._second(proposal, contexts[number], number, attempt),)
             outcomes[number] = outcome = self._judge(proposal, contexts.get(number, ""), answer, attempt)
-            if isinstance(outcome, str) and outcome != "unanswered" and attempt + 1 < self._attempts:
-                effort.retries[outcome] += 1
-                return (self._opening_request(proposal, number, attempt + 1),)
-            return ()
+            if not isinstance(outcome, str) or outcome == "unanswered":
+                return ()
+            again = answer.error is not None and silence.ask_again(answer, answer.error)
+            if not again and attempt + 1 == self._attempts:
+                return ()
+            effort.retries[outcome] += 1
+            return (answer.request if again else self._opening_request(proposal, number, attempt + 1),)
 
         requests = (self._opening_request(proposals[number], number, attempt) for number, attempt in waiting.items())
         for answer in self._model.generate(requests, follow=follow, cancel=self._cancel):
@@ -172,8 +179,12 @@ class Generator:
             effort.completion_tokens += answer.completion_tokens
             if answer.error is not None and not answer.error.retryable:
                 raise answer.error
+            if silence.hopeless is not None:
+                break
             if watch is not None:
                 watch(answer)
+        if silence.hopeless is not None:
+            raise silence.hopeless
         return outcomes
 
     def _judge(self, proposal: Proposal, context: str, answer: Answer, attempt: int) -> Candidate | str:
@@ -266,9 +277,11 @@ class Generator:
     def _shown(self, proposal: Proposal, part: str) -> list[Record]:
         """The schema's own examples as far as the guide wants them, then positive exemplars.
 
-        There are only a few orders per class, so that many requests share a prefix and the engine reads it once.
+        There are only a few orders per class, so that many requests share a prefix and the engine reads it once; and
+        one alone in stage II, which only needs to see the form: what is new there comes from the context.
         """
-        chance = random.Random(f"{proposal.label}:{proposal.seed % ORDERS}")
+        form_only = part == "record" and self._stages == 2
+        chance = random.Random(f"{proposal.label}:{0 if form_only else proposal.seed % ORDERS}")
         own = [record for record in self._schema.examples if self._schema.label_of(record) == proposal.label]
         other = [record for record in self._schema.examples if self._schema.label_of(record) != proposal.label]
         chance.shuffle(own)
@@ -279,8 +292,7 @@ class Generator:
         chance.shuffle(examples)
         # What stands last steers a small model most: exemplars that won a private vote stand there.
         shown = [*examples, *proposal.positives]
-        # Stage II only needs to see the form; the content comes from the context.
-        return shown[-2:] if part == "record" and self._stages == 2 else shown
+        return shown[-2:] if form_only else shown
 
     def _class_of(self, record: Record) -> dict[str, Value]:
         return {} if self._schema.label is None else {self._schema.label: record.get(self._schema.label)}
@@ -322,6 +334,30 @@ class Generator:
     @cached_property
     def _record_tokens(self) -> int:
         return record_tokens(self._schema)
+
+
+@dataclass(slots=True)
+class _Silence:
+    """Keeps count of answers that never came. `left` says how many attempts each proposal has.
+
+    `hopeless` is set once all of a proposal's attempts were lost this way: then it is not the requests, and the run
+    stops instead of giving candidates up that a model in order would write.
+    """
+
+    left: dict[int, int]
+    hopeless: ModelError | None = None
+    _unheard: Counter[str] = field(default_factory=Counter)
+
+    def ask_again(self, answer: Answer, error: ModelError) -> bool:
+        """Whether the same request is worth another try."""
+        self._unheard[answer.request.key] += 1
+        if self._unheard[answer.request.key] < ASKINGS:
+            return True
+        number = _handle(answer)[1]
+        self.left[number] -= 1
+        if not self.left[number]:
+            self.hopeless = error
+        return False
 
 
 def record_tokens(schema: Schema) -> int:
