@@ -78,7 +78,8 @@ def _read(release: Path, allowed: tuple[str, ...]) -> dict[str, bytes]:
             hint="move it away; only the synthetic table, its schema, its summary and the privacy card may leave",
         )
     if missing := sorted(set(allowed) - set(entries)):
-        raise RunError(f"the release is not complete: {', '.join(missing)} missing", where=str(release))
+        hint = f"`selpe report {release.parent}` writes the summary anew" if missing == ["summary.html"] else ""
+        raise RunError(f"the release is not complete: {', '.join(missing)} missing", where=str(release), hint=hint)
     return {file: _bytes(release / file) for file in allowed}
 
 

@@ -1,0 +1,78 @@
+"""How long the whole evaluation takes, and how much memory: 2,000 synthetic records against 1,000 test records.
+
+    python benchmarks/evaluation.py [--encoder minilm] [--private 1000]
+
+Records are those of the fake model under the triage schema: as long and as mixed as real ones, and free.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+from selpe.evaluate.whole import evaluate
+from selpe.llm.base import Request
+from selpe.llm.fake import FakeModel
+from selpe.llm.open import open_encoder
+from selpe.schema import Record, Schema
+
+TRIAGE = Path(__file__).resolve().parents[1] / "examples" / "triage" / "schema.yaml"
+
+
+def written(schema: Schema, count: int, offset: int) -> list[Record]:
+    """Valid records of the fake model."""
+    found: list[Record] = []
+    number = offset
+    while len(found) < count:
+        request = Request(prompt="draw", json_schema=schema.to_json_schema(), seed=number)
+        record = json.loads(next(iter(FakeModel().generate([request]))).text)
+        number += 1
+        if not schema.check(record):
+            found.append(record)
+    return found
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser()
+    asked.add_argument("--encoder", default="minilm")
+    asked.add_argument("--synthetic", type=int, default=2000)
+    asked.add_argument("--test", type=int, default=1000)
+    asked.add_argument("--private", type=int, default=1000)
+    given = asked.parse_args()
+    schema = Schema.load(TRIAGE)
+    tables = [written(schema, count, offset) for count, offset in
+              ((given.synthetic, 0), (given.test, 10**6), (given.private, 2 * 10**6))]  # fmt: skip
+    encoder = open_encoder(given.encoder)
+    peak, done = 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.2):
+            peak = max(peak, psutil.Process().memory_info().rss)
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    began, last, parts = time.perf_counter(), "", dict[str, float]()
+
+    def tell(stage: str, share: float) -> None:
+        nonlocal last
+        part = stage.partition(":")[0]
+        if part != last:
+            parts[part], last = time.perf_counter() - began, part
+
+    evaluate(tables[0], schema=schema, test=tables[1], private=tables[2], encoder=encoder, progress=tell)
+    seconds = time.perf_counter() - began
+    done.set()
+    watching.join()
+    print(json.dumps({"seconds": round(seconds, 1), "peak_gb": round(peak / 1e9, 2), "encoder": encoder.name,
+                      "begun_after": {part: round(at, 1) for part, at in parts.items()},
+                      "load": psutil.getloadavg()[0]}, indent=1))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
