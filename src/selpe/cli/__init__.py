@@ -52,9 +52,9 @@ def _options(
 
 def _topics() -> list[Callable[[typer.Typer], None]]:
     """The commands in the order in which a newcomer needs them."""
-    from selpe.cli import budget, check, demo, doctor, evaluate, init, models, plan, run, schema
+    from selpe.cli import budget, check, data, demo, doctor, evaluate, init, models, plan, run, schema
 
-    return [topic.register for topic in (demo, init, check, schema, plan, run, evaluate, budget, models, doctor)]
+    return [topic.register for topic in (demo, init, check, schema, plan, run, evaluate, budget, models, doctor, data)]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
