@@ -19,6 +19,13 @@ from selpe.privacy.quotas import apportion
 from selpe.schema import Record, Schema
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
+# Words that say nothing about a topic. Ready-made lists go too far: scikit-learn's has 'fire', 'bill' and 'system'.
+_FILLER = frozenset(
+    """about after again all also and any are because been before being but can could did does down during each few for
+    from had has have her here him his how into its just may more most not now off once only other our out over own per
+    she should since some such than that the their them then there these they this those through too under until upon
+    very was were what when where which while who will with would you your""".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +86,10 @@ def find_topics(
 
 def words_of(schema: Schema, records: Sequence[Record]) -> Counter[str]:
     """The words in texts and categories of some records but their class, with counts."""
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
     told = [field.name for field in schema.fields if field.kind in ("text", "category") and field.name != schema.label]
     values = (str(record[name]) for record in records for name in told if record.get(name) is not None)
     words = (word.lower() for value in values for word in _WORD.findall(value))
-    return Counter(word for word in words if word not in ENGLISH_STOP_WORDS)
+    return Counter(word for word in words if word not in _FILLER)
 
 
 def telling_words(topics: Sequence[Mapping[str, int]], count: int) -> tuple[tuple[str, ...], ...]:

@@ -10,6 +10,7 @@ import hashlib
 import math
 import secrets
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -129,6 +130,7 @@ class SeededNoise:
 Noise: TypeAlias = GaussianNoise | SeededNoise
 
 
+@lru_cache(maxsize=1024)
 def guarantee_of(sigma: float, sensitivity: Sensitivity, delta: float, count: int = 1) -> Guarantee:
     """ε at `delta` of `count` answers with noise σ, under both relations."""
     if sigma == 0:

@@ -263,13 +263,21 @@ def gaussian_integers(values: NDArray[np.int64], scale: float) -> NDArray[np.int
     # OpenDP's sums stop at the ends of the 64-bit numbers. The noise exceeds 40 deviations with probability e^-800.
     if 40 * scale >= 2**62 or max(int(values.max()), -int(values.min())) >= 2**62:
         raise PrivacyError("values and noise must fit into 64-bit integers")
-    space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.l2_distance(T=float)
-    draw = measurements.make_gaussian(*space, scale=float(scale))
+    draw = _gaussian_on_integers(float(scale))
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     parts = np.array_split(values.ravel(), -(-values.size // _DRAWS_AT_ONCE))
-    with ThreadPoolExecutor(min(workers, len(parts))) as pool:
-        noisy = list(pool.map(lambda part: draw(part.tolist()), parts))
+    if len(parts) == 1:
+        noisy = [draw(parts[0].tolist())]
+    else:
+        with ThreadPoolExecutor(min(workers, len(parts))) as pool:
+            noisy = list(pool.map(lambda part: draw(part.tolist()), parts))
     return np.concatenate([np.asarray(part, dtype=np.int64) for part in noisy]).reshape(values.shape)
+
+
+@lru_cache(maxsize=256)
+def _gaussian_on_integers(scale: float) -> Any:
+    space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.l2_distance(T=float)
+    return measurements.make_gaussian(*space, scale=scale)
 
 
 def _check_settings(epsilon: float, adjacency: str, law: str) -> None:
