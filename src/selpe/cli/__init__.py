@@ -52,9 +52,10 @@ def _options(
 
 def _topics() -> list[Callable[[typer.Typer], None]]:
     """The commands in the order in which a newcomer needs them."""
-    from selpe.cli import budget, check, data, demo, doctor, evaluate, init, models, plan, run, schema
+    from selpe.cli import budget, check, data, demo, doctor, evaluate, init, models, plan, run, schema, serve
 
-    return [topic.register for topic in (demo, init, check, schema, plan, run, evaluate, budget, models, doctor, data)]
+    topics = (demo, init, check, schema, plan, run, evaluate, budget, models, serve, doctor, data)
+    return [topic.register for topic in topics]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

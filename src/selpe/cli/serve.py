@@ -1,0 +1,96 @@
+"""`selpe serve`: runs over HTTP, for this machine, with a token."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from selpe.cli.console import emit, err, json_mode, out
+from selpe.errors import ConfigError
+
+_MB = 2**20
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `selpe serve`."""
+    app.command("serve")(serve)
+
+
+def serve(
+    *,
+    root: Annotated[Path, typer.Option(help="The folder of tables, runs and token.")] = Path("selpe-server"),
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for a free one.")] = 8460,
+    token_file: Annotated[
+        Path | None, typer.Option(help="The token; made if it is not there. Default: token in the folder.")
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="A model that clients may use, as name=what `llm` says; can be repeated. Default: by name."),
+    ] = None,
+    encoder: Annotated[
+        list[str] | None, typer.Option(help="An encoder in the same way. Default: minilm and hash.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Runs at once.")] = 1,
+    max_upload: Annotated[int, typer.Option(min=1, help="The largest table, in MB.")] = 100,
+    max_records: Annotated[int, typer.Option(min=1, help="The most records that a run may write.")] = 100_000,
+    max_epsilon: Annotated[float, typer.Option(min=0.0, help="The most ε of a run, and of a budget it sets.")] = 100.0,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(help="A further name of this server (host or host:port), as behind a proxy.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="A certificate, to serve by TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key.")] = None,
+    open_to_network: Annotated[
+        bool, typer.Option("--open-to-network", help="Allow a --host that other machines can reach.")
+    ] = False,
+) -> None:
+    """Serve runs over HTTP to this machine: upload, plan, run, watch, fetch. See docs/server.md."""
+    if any(find_spec(name) is None for name in ("fastapi", "uvicorn")):
+        raise ConfigError("the server is not installed", hint="pip install 'selpe[server]'")
+    from selpe.serve.limits import IN_PROCESS_ENCODERS, Limits, Operator, known_models
+    from selpe.serve.server import Address, is_loopback
+    from selpe.serve.server import serve as listen
+    from selpe.serve.token import load_token
+
+    os.umask(0o077)  # whatever is written from here on is for this user alone
+    limits = Limits(table_bytes=max_upload * _MB, records=max_records, epsilon=max_epsilon, workers=workers)
+    operator = Operator(
+        _named(model, "--model") or known_models(), _named(encoder, "--encoder") or IN_PROCESS_ENCODERS, limits
+    )
+    address = Address(host, port, tuple(allowed_host or ()), tls_cert, tls_key, open_to_network)
+    path = token_file or root / "token"
+    token = load_token(path)
+    if not is_loopback(host):
+        _warn(plain=tls_cert is None)
+
+    def ready(url: str) -> None:
+        emit({"serve": {"url": url, "root": str(root), "token_file": str(path)}})
+        if not json_mode():
+            out().print(f"[bold]{url}[/]", soft_wrap=True)
+            out().print(
+                f"[dim]The token is in {path}. Ctrl-C stops the server; runs can be resumed.[/]", soft_wrap=True
+            )
+
+    listen(root, operator, token, address, ready=ready)
+
+
+def _named(pairs: list[str] | None, option: str) -> dict[str, str]:
+    """Names and what they stand for; a bare name stands for itself."""
+    found: dict[str, str] = {}
+    for pair in pairs or ():
+        name, equals, spec = pair.partition("=")
+        if not name.strip() or (equals and not spec.strip()):
+            raise ConfigError("must be name=what it stands for", where=f"{option} {pair}")
+        found[name.strip()] = spec.strip() or name.strip()
+    return found
+
+
+def _warn(*, plain: bool) -> None:
+    err().print("[bold red]Other machines can reach this server, its private tables and its budgets.[/]")
+    if plain:
+        err().print("[bold red]Without TLS the token and every uploaded table can be read on the way.[/]")
+        err().print("[dim]what to do:[/] --tls-cert and --tls-key, or a proxy with TLS on this machine and no --host")

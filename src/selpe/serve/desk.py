@@ -1,0 +1,289 @@
+"""What a client can have done: tables taken in, checked and planned for, runs accepted, stopped and gone on with.
+
+Everything that changes what may be spent goes through one lock, so that two requests cannot both take the last ε.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from selpe.config import RunConfig
+from selpe.errors import BudgetError
+from selpe.privacy.charges import Charge, spent_by
+from selpe.privacy.ledger import Ledger
+from selpe.serve.admission import Account, account_of, cap_of
+from selpe.serve.limits import Operator
+from selpe.serve.reading import Reader
+from selpe.serve.refusals import conflict, missing
+from selpe.serve.settings import ReadingSettings, RunSettings, aliases, run_config
+from selpe.serve.shelf import ACTIVE, OPEN, Shelf, ShelvedRun
+from selpe.serve.store import Store, StoredTable, TableFormat
+from selpe.serve.supervisor import Supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """A run that has not been asked for yet: its settings, its plan, and what it will be charged."""
+
+    config: RunConfig
+    said: Mapping[str, Any]
+
+    def charges(self, run: str) -> list[Charge]:
+        """What it will be charged in all."""
+        return [Charge.from_dict({**charge, "run": run}) for charge in self.said["charges"]]
+
+    @property
+    def spends(self) -> bool:
+        """False for ε = 0, which does not look at the table."""
+        return self.config.epsilon > 0
+
+
+class Desk:
+    """One server's work, apart from how it is asked for."""
+
+    def __init__(self, store: Store, operator: Operator, reader: Reader, supervisor: Supervisor) -> None:
+        self.store, self.operator = store, operator
+        self.shelf = Shelf(store, supervisor)
+        self.closing = False  # streams end when this is set
+        self._reader, self._supervisor = reader, supervisor
+        self._admitting = asyncio.Lock()
+        self._packed: dict[str, tuple[object, str]] = {}
+
+    async def close(self) -> None:
+        """Stops all work; runs that are not done can be resumed by the next server."""
+        self.closing = True
+        await asyncio.gather(self._supervisor.close(), self._reader.close())
+        self.store.close()
+
+    # -- tables ---------------------------------------------------------------------------------------------------
+
+    async def put_table(self, name: str, body: AsyncIterator[bytes], form: TableFormat) -> tuple[StoredTable, bool]:
+        """The table that was uploaded, and whether its name is new."""
+        self._require_free(name)
+        arrived = await self.store.collect(body, limit=self.operator.limits.table_bytes)
+        try:
+            async with self._admitting:
+                self._require_free(name)
+                return self.store.place_table(name, arrived, form)
+        finally:
+            arrived.unlink(missing_ok=True)
+
+    async def put_schema(
+        self, name: str, body: AsyncIterator[bytes], suffix: str
+    ) -> tuple[StoredTable, dict[str, Any]]:
+        """The table with its new schema, and what the schema says."""
+        self.store.table(name)
+        arrived = await self.store.collect(body, limit=self.operator.limits.schema_bytes)
+        draft = arrived.rename(arrived.with_name(f"{arrived.name}.{suffix}"))
+        try:
+            said = await self._reader.ask("schema", keep=False, path=str(draft))
+            async with self._admitting:
+                return self.store.place_schema(self.store.table(name), draft, suffix), said
+        finally:
+            draft.unlink(missing_ok=True)
+
+    async def schema(self, name: str) -> dict[str, Any]:
+        """What a table's schema says."""
+        return await self._reader.ask("schema", path=str(self.store.table(name).schema))
+
+    async def remove_table(self, name: str) -> None:
+        """Deletes a table that no unfinished run needs."""
+        async with self._admitting:
+            table = self.store.table(name)
+            self._require_idle(name)
+            self.store.remove(table)
+
+    async def check(self, name: str, settings: ReadingSettings) -> dict[str, Any]:
+        """How a table fits its schema."""
+        table, options = self.store.table(name), settings.model_dump()
+        said = await self._reader.ask("check", data=str(table.data), schema=str(table.schema), options=options)
+        ready = not said["problems"] or (options["skip_bad_rows"] and said["fit"] > 0)
+        return {**said, "ok": bool(ready and not said["unconfirmed"])}
+
+    # -- plans and budgets ----------------------------------------------------------------------------------------
+
+    async def outlook(self, name: str, settings: RunSettings) -> Outlook:
+        """What a run would do. Spends nothing."""
+        config = run_config(settings, self.store.table(name), self.operator, str(self.store.runs))
+        return Outlook(config, await self._reader.ask("plan", settings=config.model_dump(mode="json", by_alias=True)))
+
+    async def plan(self, name: str, settings: RunSettings) -> dict[str, Any]:
+        """The plan of a run, its price, and whether the budget allows it now."""
+        found = await self.outlook(name, settings)
+        account = await self.account(name)
+        refusal = None
+        try:
+            self._require_budget(account, found, "this run")
+        except BudgetError as error:
+            refusal = error.message
+        said = {key: found.said[key] for key in ("plan", "estimate", "warnings", "verdict")}
+        return {**said, "allowed": refusal is None, "refusal": refusal, "budget_free": account.free}
+
+    async def account(self, name: str) -> Account:
+        """The state of a table's budget."""
+        commitments = self.shelf.commitments(name)
+        return await asyncio.to_thread(account_of, Ledger.open(name), commitments)
+
+    async def budget(self, name: str) -> dict[str, Any]:
+        """What was spent on a table, by which runs, and what is set aside. Outlives the table."""
+        account = await self.account(name)
+        if account.cap is None and not account.charges:
+            self.store.table(name)
+        cap = account.cap
+        return {
+            "table": name,
+            "budget": cap.to_dict() if cap else None,
+            "used": account.used if cap else None,
+            "left": account.left,
+            "free": account.free,
+            "by_run": spent_by(account.charges),
+            "set_aside": [one.run for one in account.open],
+        }
+
+    # -- runs -----------------------------------------------------------------------------------------------------
+
+    async def submit(self, name: str, settings: RunSettings, key: str | None = None) -> tuple[ShelvedRun, bool]:
+        """A run, accepted and in the queue, and whether it is new: a repeated key gives the run it gave before."""
+        asked = hashlib.sha256(json.dumps(settings.model_dump(), sort_keys=True).encode()).hexdigest()
+        if key and (known := self._submitted(name, key, asked)):
+            return known, False
+        found, table = await self.outlook(name, settings), self.store.table(name)
+        async with self._admitting:
+            if key and (known := self._submitted(name, key, asked)):
+                return known, False
+            self._require_same(self.store.table(name), table)
+            self._supervisor.require_room()
+            run = f"{name}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(6)}"
+            await self._set_aside(found, run)
+            record = {
+                "table": name, "version": table.version, "submitted": _now(), "key": key, "asked": asked,
+                "charges": [charge.to_dict() for charge in found.charges(run)], **aliases(settings, self.operator),
+            }  # fmt: skip
+            folder = await asyncio.to_thread(self._create, found.config, table, run, record)
+            self._supervisor.begin(run, folder)
+        return self.shelf.find(run), True
+
+    async def cancel(self, run: str) -> ShelvedRun:
+        """The run, asked to stop or taken out of the queue; what was set aside for it is free once it has stopped."""
+        async with self._admitting:
+            found = self.shelf.find(run)
+            if found.state == "done":
+                raise conflict("run", "this run is done", where=run)
+            self.shelf.accept(found.folder, {**found.accepted, "cancelled": True})
+            self._supervisor.stop(run)
+        return self.shelf.find(run)
+
+    async def resume(self, run: str) -> ShelvedRun:
+        """A run that is not done, in the queue again. What is done is neither done nor paid for again."""
+        async with self._admitting:
+            found = self.shelf.find(run)
+            if found.state in ("done", *ACTIVE):
+                raise conflict("run", f"this run is {found.state}", where=run)
+            if self.store.table(found.table).version != found.accepted["version"]:
+                raise conflict(
+                    "run", "the table has been replaced since this run began", where=run, hint="start a new one"
+                )
+            self._supervisor.require_room()
+            await self._require_budget_again(found)
+            self.shelf.accept(found.folder, {**found.accepted, "cancelled": False})
+            self._supervisor.begin(run, found.folder)
+        return self.shelf.find(run)
+
+    async def release(self, run: str) -> tuple[Path, str]:
+        """The packed release of a run and its SHA-256, proved anew where anything has changed."""
+        found = self.shelf.find(run)
+        if found.state != "done":
+            raise conflict("run", "this run is not done, so it has no release", where=run)
+        target = found.folder / "work" / "release.zip"
+        now = _signature(found.folder / "release")
+        seen, digest = self._packed.get(run, (None, ""))
+        if seen != now or not target.is_file():
+            said = await self._reader.ask("pack", keep=False, run=str(found.folder), to=str(target))
+            digest = str(said["sha256"])
+            self._packed[run] = (now, digest)
+        return target, digest
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _require_free(self, name: str) -> None:
+        """Raises where a table may not be uploaded under this name now."""
+        names = {table.name for table in self.store.tables()}
+        if name not in names and len(names) >= self.operator.limits.tables:
+            raise conflict("limit", f"this server keeps at most {self.operator.limits.tables} tables")
+        self._require_idle(name)
+
+    def _require_idle(self, name: str) -> None:
+        if waiting := [run.name for run in self.shelf.of(name) if run.state in OPEN]:
+            raise conflict(
+                "run", "runs on this table are not over", where=waiting[0], hint="finish or cancel them first"
+            )
+
+    def _require_same(self, now: StoredTable, then: StoredTable) -> None:
+        if (now.version, now.schema_file) != (then.version, then.schema_file):
+            raise conflict("run", "the table has been replaced in the meantime", where=now.name, hint="try again")
+
+    def _require_budget(self, account: Account, found: Outlook, run: str) -> None:
+        if found.spends:
+            cap = account.cap or cap_of(found.config, found.said["composition"])
+            account.require_room(cap, found.charges(run))
+
+    async def _set_aside(self, found: Outlook, run: str) -> None:
+        """Raises unless the whole run fits; the first run on a table sets its cap, before anything else is accepted."""
+        account = await self.account(found.config.dataset)
+        self._require_budget(account, found, run)
+        if found.spends and account.cap is None:
+            cap = cap_of(found.config, found.said["composition"])
+            ledger = Ledger.open(found.config.dataset)
+            await asyncio.to_thread(
+                ledger.set_budget, cap.epsilon, cap.adjacency, cap.delta, composition=cap.composition
+            )  # fmt: skip
+
+    async def _require_budget_again(self, found: ShelvedRun) -> None:
+        account = await self.account(found.table)
+        if account.cap is None:
+            return
+        try:
+            account.require_room(account.cap, found.charges, run=found.name)
+        except BudgetError:
+            begun = any(charge.run == found.name for charge in account.charges)
+            # A run that lost paid draws in a crash goes on with less, unless others count on what is left.
+            if not begun or any(one.run != found.name for one in account.open):
+                raise
+
+    def _create(self, config: RunConfig, table: StoredTable, run: str, record: Mapping[str, Any]) -> Path:
+        from selpe.run import Run
+
+        schema = self.store.runs / run / f"schema{table.schema.suffix}"
+        made = Run.create(config.model_copy(update={"data_schema": str(schema)}), name=run)
+        shutil.copyfile(table.schema, schema)
+        self.shelf.accept(made.folder, record)
+        return made.folder
+
+    def _submitted(self, name: str, key: str, asked: str) -> ShelvedRun | None:
+        for run in self.shelf.of(name):
+            if run.accepted.get("key") == key:
+                if not hmac.compare_digest(str(run.accepted["asked"]), asked):
+                    raise conflict("run", "this key was used for other settings", where=run.name)
+                return run
+        return None
+
+
+def _signature(release: Path) -> object:
+    try:
+        return tuple(sorted((path.name, path.lstat().st_mtime_ns, path.lstat().st_size) for path in release.iterdir()))
+    except OSError:
+        raise missing("release", release.parent.name) from None
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

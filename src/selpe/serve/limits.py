@@ -1,0 +1,59 @@
+"""What the server's operator allows: sizes, times, numbers, and the models that a client may name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from selpe.errors import ConfigError
+from selpe.llm.registry import REGISTRY
+
+MB = 2**20
+IN_PROCESS_ENCODERS = MappingProxyType({"minilm": "minilm", "hash": "hash"})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on what clients can ask for. Whatever goes beyond one is refused, and the answer says which."""
+
+    table_bytes: int = 100 * MB
+    schema_bytes: int = 1 * MB
+    body_bytes: int = 256 * 1024
+    body_seconds: float = 300.0  # for a whole body to arrive
+    tables: int = 100
+    records: int = 100_000  # that one run may write
+    epsilon: float = 100.0  # of one run, and of a budget that a first run sets
+    queue: int = 20  # accepted runs that wait for a worker
+    workers: int = 1
+    stop_seconds: float = 30.0  # that a worker has to stop before it is killed
+    readings: int = 32  # checks, plans and packings that wait for the reader
+    reading_seconds: float = 120.0
+    reading_bytes: int = 4096 * MB  # of memory
+    requests: int = 256  # under way at once
+    streams: int = 64  # of events, open at once
+    stream_seconds: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """Everything that only the operator decides. Models and encoders are known to clients by names alone."""
+
+    models: Mapping[str, str] = field(default_factory=lambda: dict(known_models()))
+    encoders: Mapping[str, str] = field(default_factory=lambda: dict(IN_PROCESS_ENCODERS))
+    limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        if not self.models or not self.encoders:
+            raise ConfigError("a server needs at least one model and one encoder")
+        if remote := [name for name, spec in self.encoders.items() if "://" in spec]:
+            raise ConfigError(
+                "private text would be sent to an encoder behind a URL, which a server does not do",
+                where=f"encoder {remote[0]}",
+                hint="use an encoder that runs in the process, or `selpe run` with allow_private_text_to",
+            )
+
+
+def known_models() -> dict[str, str]:
+    """The language models that have a name of their own, each under that name."""
+    return {name: name for name, entry in REGISTRY.items() if entry.kind != "encoder"}

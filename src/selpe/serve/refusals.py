@@ -1,0 +1,102 @@
+"""What a client is told when something is refused: one shape for every failure, a status, and never a cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from selpe.errors import SelPEError
+
+# Kinds of our own errors and the status each is answered with; everything else is a failure of ours.
+_STATUS = {
+    "schema": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "schema-unconfirmed": HTTPStatus.CONFLICT,
+    "data": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "config": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "privacy": HTTPStatus.CONFLICT,
+    "budget": HTTPStatus.CONFLICT,
+    "ledger": HTTPStatus.CONFLICT,
+    "run": HTTPStatus.CONFLICT,
+    "model": HTTPStatus.CONFLICT,
+    "model-not-found": HTTPStatus.CONFLICT,
+    "stopped": HTTPStatus.CONFLICT,
+}
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class RefusedError(SelPEError):
+    """A request that is answered with a status of its own."""
+
+    def __init__(self, status: HTTPStatus, kind: str, message: str, *, hint: str = "", where: str = "") -> None:
+        super().__init__(message, hint=hint, where=where)
+        self.status = status
+        self.kind = kind
+
+
+def missing(what: str, name: str) -> RefusedError:
+    """There is no such table or run. The name is repeated only where it has the form of one."""
+    where = name if _PLAIN_NAME.fullmatch(name) else ""
+    return RefusedError(HTTPStatus.NOT_FOUND, "missing", f"there is no such {what}", where=where)
+
+
+def conflict(kind: str, message: str, *, hint: str = "", where: str = "") -> RefusedError:
+    """Right in itself, but not as things stand."""
+    return RefusedError(HTTPStatus.CONFLICT, kind, message, hint=hint, where=where)
+
+
+def busy(message: str, *, hint: str = "try again in a while") -> RefusedError:
+    """Too much at once."""
+    return RefusedError(HTTPStatus.TOO_MANY_REQUESTS, "busy", message, hint=hint)
+
+
+def from_child(error: Mapping[str, Any], root: str = "") -> RefusedError:
+    """The error that a child process told of; folders of the server are no client's business."""
+    kind = str(error.get("kind", "error"))
+    said = {name: _without(str(error.get(name, "")), root) for name in ("message", "hint", "where")}
+    status = _STATUS.get(kind, HTTPStatus.INTERNAL_SERVER_ERROR)
+    return RefusedError(status, kind, said["message"], hint=said["hint"], where=said["where"])
+
+
+def status_of(error: SelPEError) -> HTTPStatus:
+    """The status that an error is answered with."""
+    if isinstance(error, RefusedError):
+        return error.status
+    return _STATUS.get(error.kind, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def told(error: SelPEError, root: str = "") -> dict[str, Any]:
+    """The body of a refusal."""
+    return {"error": {name: _without(text, root) for name, text in error.as_dict().items()}}
+
+
+def bug(error: BaseException) -> dict[str, Any]:
+    """What is said of an error that is not ours: its kind alone, for its message may quote a cell."""
+    return {"error": {"kind": "bug", "message": f"an unexpected {type(error).__name__}", "where": "", "hint": ""}}
+
+
+def invalid(errors: list[Any]) -> dict[str, Any]:
+    """What is said of a request that does not have the form it must have; what was sent is not repeated."""
+    first = errors[0] if errors else {"loc": (), "type": "", "msg": "this must have another form"}
+    loc = [str(part) for part in first["loc"] if not isinstance(part, int)]
+    where = ".".join(part if _PLAIN_NAME.fullmatch(part) else "…" for part in loc)
+    return {"error": {"kind": "request", "message": _said(first), "where": where, "hint": "see /openapi.json"}}
+
+
+def _said(error: Mapping[str, Any]) -> str:
+    match error["type"]:
+        case "extra_forbidden":
+            return "there is no such setting, or it is not a client's to choose"
+        case "missing":
+            return "this must be given"
+        case "json_invalid":
+            return "this must be JSON"
+        case kind if "tag" in kind or kind == "value_error":
+            return "this must have another form"
+        case _:
+            return str(error["msg"]).replace("Input should", "this must").replace("String should", "this must")
+
+
+def _without(text: str, root: str) -> str:
+    return text.replace(root, "…") if root else text

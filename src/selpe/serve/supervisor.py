@@ -1,0 +1,139 @@
+"""The runs of a server: so many at once as there are workers, the others in a queue, each in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from selpe.errors import ExitCode
+from selpe.serve.limits import Limits
+from selpe.serve.refusals import busy
+from selpe.serve.store import write_json
+from selpe.serve.worker import ENDED
+
+log = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-m", "selpe.serve.worker")
+Activity = Literal["queued", "running", "stopping"]
+
+
+@dataclass(slots=True)
+class _Job:
+    folder: Path
+    process: asyncio.subprocess.Process | None = None
+    stopping: bool = False
+
+
+class Supervisor:
+    """Starts runs in order, stops them when asked, and lets go of all of them when it is closed."""
+
+    def __init__(self, limits: Limits, *, command: Sequence[str] = COMMAND) -> None:
+        self._limits, self._command = limits, tuple(command)
+        self._jobs: dict[str, _Job] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
+
+    def activity(self, run: str) -> Activity | None:
+        """What is being done about a run; None where nothing is."""
+        job = self._jobs.get(run)
+        if job is None:
+            return None
+        if job.stopping:
+            return "stopping"
+        return "queued" if run not in self._tasks else "running"
+
+    def require_room(self) -> None:
+        """Raises where the queue is full."""
+        if len(self._jobs) - len(self._tasks) >= self._limits.queue or self._closed:
+            raise busy("too many runs are waiting", hint="try again when one has ended")
+
+    def begin(self, run: str, folder: Path) -> None:
+        """Puts a run in the queue; it starts as soon as a worker is free."""
+        self.require_room()
+        self._jobs[run] = _Job(folder)
+        self._fill()
+
+    def stop(self, run: str) -> None:
+        """Takes a run out of the queue, or asks its worker to stop; it has a while to do so, then it is killed."""
+        job = self._jobs.get(run)
+        if job is None:
+            return
+        if run not in self._tasks:
+            del self._jobs[run]
+            return
+        job.stopping = True
+        _let_go(job)
+
+    async def close(self) -> None:
+        """Stops everything. What is not done can be resumed by the next server."""
+        self._closed = True
+        for run in list(self._jobs):
+            self.stop(run)
+        if self._tasks:
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _fill(self) -> None:
+        if self._closed:
+            return
+        for run in list(self._jobs):
+            if len(self._tasks) >= self._limits.workers:
+                return
+            if run not in self._tasks:
+                self._tasks[run] = asyncio.create_task(self._care_for(run))
+
+    async def _care_for(self, run: str) -> None:
+        job = self._jobs[run]
+        try:
+            await self._work(run, job)
+        except OSError as error:
+            _note(job.folder, "the worker cannot be started", kind="system")
+            log.error("%s: the worker cannot be started (%s)", run, type(error).__name__)
+        finally:
+            del self._jobs[run], self._tasks[run]
+            self._fill()
+
+    async def _work(self, run: str, job: _Job) -> None:
+        (job.folder / "work" / ENDED).unlink(missing_ok=True)
+        # A session of its own: Ctrl-C at the server's terminal is for the server, which stops its runs cleanly.
+        job.process = process = await asyncio.create_subprocess_exec(
+            *self._command, str(job.folder), str(self._limits.stop_seconds),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        log.info("%s: started", run)
+        if job.stopping:
+            _let_go(job)
+        code = await process.wait()
+        log.info("%s: ended (%s)", run, _EXITS.get(code, f"code {code}"))
+        if code < 0 and not job.stopping:
+            _note(job.folder, f"its process was killed ({_signal(code)})", kind="killed")
+
+
+_EXITS: Mapping[int, str] = {int(code): code.name.lower() for code in ExitCode}
+
+
+def _let_go(job: _Job) -> None:
+    if job.process is not None and job.process.stdin is not None:
+        with suppress(OSError):
+            job.process.stdin.close()
+
+
+def _note(folder: Path, message: str, *, kind: str) -> None:
+    with suppress(OSError):
+        said = {"kind": kind, "message": message, "where": "", "hint": "it can be resumed"}
+        write_json(folder / "work" / ENDED, said)
+
+
+def _signal(code: int) -> str:
+    with suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"

@@ -1,0 +1,72 @@
+"""The child process that does one run. It lives as long as the server holds its standard input open.
+
+A server that lets go, on purpose or by dying, ends the run cleanly: answers, charges and choices are on the disk before
+they are used, so what is done is kept, and the run can be resumed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from selpe.errors import ExitCode, SelPEError, StoppedError
+from selpe.serve.store import write_json
+
+if TYPE_CHECKING:
+    from selpe.run import Run
+
+ENDED = "ended.json"  # in the run's work folder: why it ended before it was done
+
+
+def main() -> None:
+    """Does the run of the folder named on the command line; leaves what stopped it beside it."""
+    folder, patience = Path(sys.argv[1]), float(sys.argv[2])
+    cancel = threading.Event()
+    threading.Thread(target=_listen, args=(cancel, patience), daemon=True).start()
+    sys.exit(work(folder, cancel))
+
+
+def work(folder: Path, cancel: threading.Event) -> int:
+    """The exit code of a run that was done, or went on with."""
+    from selpe.run import Run
+
+    try:
+        _execute(Run.open(folder), cancel)
+    except StoppedError:
+        return ExitCode.INTERRUPTED
+    except SelPEError as error:
+        write_json(folder / "work" / ENDED, error.as_dict())
+        return error.exit_code
+    except Exception as error:  # of a foreign error its kind alone, for its message may quote a cell
+        said = {"kind": "bug", "message": f"an unexpected {type(error).__name__}", "where": "", "hint": ""}
+        write_json(folder / "work" / ENDED, said)
+        return ExitCode.FAILED
+    return ExitCode.DONE
+
+
+def _execute(run: Run, cancel: threading.Event) -> None:
+    from selpe.llm.open import open_encoder, open_model
+
+    config = run.config
+    names = (config.llm, *config.wasp.models) if config.method == "wasp" else (config.llm,)
+    with ExitStack() as stack:
+        opened: list[Any] = [stack.enter_context(closing(open_model(name))) for name in names]
+        run.execute(model=opened[0], models=opened[1:], encoder=open_encoder(config.encoder), cancel=cancel)
+
+
+def _listen(cancel: threading.Event, patience: float) -> None:
+    """Waits for the end of standard input, asks the run to stop, and ends the process where it does not."""
+    # Not by sys.stdin: a thread that waits in it would hold its lock when the interpreter shuts down.
+    while os.read(0, 1):
+        continue
+    cancel.set()
+    threading.Event().wait(patience)
+    os._exit(ExitCode.INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()
