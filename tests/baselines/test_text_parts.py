@@ -213,6 +213,19 @@ def test_a_text_shown_again_is_one_line_of_bounded_length() -> None:
     assert len(one_line("word " * 5000)) == 3000
 
 
+@pytest.mark.parametrize("context", [8192, 700, 500])
+def test_a_prompt_too_long_for_the_model_shows_fewer_examples(settings: Settings, context: int) -> None:
+    raws = [SCHEMA.dumps(record) for record in drawn(8)]
+    ask = Ask("low", 1, "baseline_contrast", {"good": raws[:4], "bad": raws[4:]})
+    model = FakeModel(context_length=context)
+    writer = TextWriter(parts_of(settings("wasp"), model), temperature=1.0)
+    (sample,) = writer.write("round", 1, [ask])
+    assert sample.raw.startswith("{")
+    whole, fits = writer.prompt(ask, "document"), writer._fitting(ask, "document", 200)
+    assert (fits == whole) == (context == 8192)
+    assert fits.count('"topic"') >= 2
+
+
 class Scripted:
     """A model that answers by a rule of the test."""
 

@@ -33,6 +33,8 @@ from selpe.schema import CategoryField, Record, Schema
 MIN_P = 0.05  # as in SelPE's own generator, so that methods are compared and not samplers
 SHOWN_EXAMPLES = 3
 MOST_LETTERS = 3000  # of a text that is shown to a model again
+MOST_LEFT_OUT = 32  # examples of a kind, where a prompt is too long
+CHAT_TOKENS = 32  # what a chat template adds
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,23 +114,37 @@ class TextWriter:
             "seed": seed_of(ask.seed, attempt), "min_p": MIN_P, "temperature": self._temperature,
             "max_tokens": record_tokens(self._schema), "key": f"II:{place}:{attempt}",
         }  # fmt: skip
-        text = self.prompt(ask, family)
+        text = self._fitting(ask, family, common["max_tokens"])
         if family == "chat":
             return Request(messages=(Message("user", text),), **common)
         return Request(prompt=text + "\n", stop=("\n\n",), **common)
 
-    def prompt(self, ask: Ask, family: Family) -> str:
-        """The prompt of one ask."""
+    def _fitting(self, ask: Ask, family: Family, room: int) -> str:
+        """The prompt, with fewer examples where a small model's context would not hold it and an answer."""
+        model = self._parts.models[ask.model]
+        most = self._contexts[ask.model] - room - CHAT_TOKENS
+        text = self.prompt(ask, family)
+        for less in range(1, MOST_LEFT_OUT):
+            if len(text) <= most or model.count_tokens(text) <= most:  # no token is shorter than a letter
+                break
+            text = self.prompt(ask, family, less)
+        return text
+
+    def prompt(self, ask: Ask, family: Family, less: int = 0) -> str:
+        """The prompt of one ask, with so many examples `less` of each kind."""
         schema = self._schema
         own = [record for record in schema.examples if schema.label_of(record) == (ask.label or None)]
         other = [record for record in schema.examples if schema.label_of(record) != (ask.label or None)]
+        examples, few = [*other, *own], max(0, SHOWN_EXAMPLES - less)
         values: dict[str, Any] = {
             "family": family, "description": schema.description or schema.name, "fields": schema.fields,
-            "rules": [rule.text for rule in schema.rules], "shown": [*other, *own][-SHOWN_EXAMPLES:],
+            "rules": [rule.text for rule in schema.rules], "shown": examples[-few:] if few else [],
             "opening": self._named(ask.label), "cut": one_line, "json": schema.dumps,
             "heading": lambda record: self._named(schema.label_of(record) or ""),
         }  # fmt: skip
-        return self._prompts.get_template(f"{ask.template}.j2").render(**values, **ask.values).strip()
+        for name, value in ask.values.items():
+            values[name] = value[: max(1, len(value) - less)] if isinstance(value, list) else value
+        return self._prompts.get_template(f"{ask.template}.j2").render(**values).strip()
 
     def _named(self, label: str) -> str:
         field = self._schema.label_field
@@ -136,6 +152,10 @@ class TextWriter:
             return ""
         said = field.descriptions.get(label, "") if isinstance(field, CategoryField) else ""
         return f"{field.title} {label}" + (f" ({said})" if said and said != label else "")
+
+    @cached_property
+    def _contexts(self) -> tuple[int, ...]:
+        return tuple(model.capabilities().context_length for model in self._parts.models)
 
     @cached_property
     def _families(self) -> tuple[Family, ...]:
