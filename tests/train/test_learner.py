@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from selpe.baselines.train.causal import causal_loss
+from selpe.baselines.train.causal import CausalTask
 from selpe.baselines.train.classify import RecordClassifier
 from selpe.baselines.train.learner import TorchLearner
 from selpe.baselines.train.texts import example, tokens_of
@@ -41,9 +41,12 @@ def stirred(tuned: Weights) -> Weights:
     return tuned
 
 
+def task(tuned: Weights, *, conditional: bool = False) -> CausalTask:
+    return CausalTask(tuned, lambda record: example(SCHEMA, record), 160, conditional)
+
+
 def learner(tuned: Weights, folder: Path, *, conditional: bool = False, rate: float = 1e-2) -> TorchLearner:
-    loss = causal_loss(tuned, lambda record: example(SCHEMA, record), longest=160, conditional=conditional)
-    return TorchLearner(tuned.model, loss, units=len(RECORDS), rate=rate, folder=folder)
+    return TorchLearner(tuned.model, task(tuned, conditional=conditional), units=len(RECORDS), rate=rate, folder=folder)
 
 
 def trained(tuned: Weights) -> list[Any]:
@@ -135,6 +138,17 @@ def test_a_gradient_depends_on_its_own_record_alone_bit_for_bit(tmp_path: Path) 
     assert (alone == among).all()
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_gradients_come_in_order_however_many_cores_compute_them(workers: int, tmp_path: Path) -> None:
+    ours = learner(stirred(weights()), tmp_path)
+    ours._workers = workers
+    threads = torch.get_num_threads()
+    among = list(ours.gradients(RECORDS * 3))
+    alone = [next(ours.gradients([record])) for record in RECORDS] * 3
+    assert all((one == other).all() for one, other in zip(among, alone, strict=True))
+    assert torch.get_num_threads() == threads
+
+
 def test_a_condition_can_be_left_out_of_the_loss(tmp_path: Path) -> None:
     tuned = stirred(weights())
     whole, rest = (next(learner(tuned, tmp_path, conditional=c).gradients(RECORDS)) for c in (False, True))
@@ -143,7 +157,8 @@ def test_a_condition_can_be_left_out_of_the_loss(tmp_path: Path) -> None:
     tokens, given = tokens_of(tuned.tokenizer, text, 160)
     row = torch.tensor([tokens])
     loss = torch.nn.functional.cross_entropy(tuned.model(input_ids=row).logits[0, given - 1 : -1], row[0, given:])
-    mine = causal_loss(tuned, lambda record: example(SCHEMA, record), longest=160, conditional=True)(RECORDS[0])
+    asked = task(tuned, conditional=True)
+    mine = asked.loss(asked.read(RECORDS[0]))
     assert mine.item() == pytest.approx(loss.item())
 
 
@@ -185,11 +200,11 @@ def test_untrained_adapters_change_nothing() -> None:
 def test_a_step_follows_the_mean_gradient_and_lowers_the_loss(tmp_path: Path) -> None:
     tuned = weights()
     ours = learner(tuned, tmp_path)
-    loss = causal_loss(tuned, lambda record: example(SCHEMA, record), longest=160, conditional=False)
+    asked = task(tuned)
 
     def mean() -> float:
         with torch.no_grad():
-            return float(sum(loss(record) for record in RECORDS)) / len(RECORDS)
+            return float(sum(asked.loss(asked.read(record)) for record in RECORDS)) / len(RECORDS)
 
     before = mean()
     for _ in range(8):
@@ -249,7 +264,7 @@ def test_a_classifier_learns_from_gradients_by_record(tmp_path: Path) -> None:
         {**record, "topic": "aaaa" if place % 2 else "zzzz zzzz", "urgency": "low" if place % 2 else "high"}
         for place, record in enumerate(drawn(8))
     ]
-    ours = TorchLearner(classifier.module, classifier.loss(), units=8, rate=3e-2, folder=tmp_path)
+    ours = TorchLearner(classifier.module, classifier, units=8, rate=3e-2, folder=tmp_path)
     assert classifier.scores(records).shape == (8, 2)
     assert np.allclose(classifier.scores(records).sum(axis=1), 1.0)
     for _ in range(25):

@@ -19,7 +19,7 @@ from selpe.baselines.embedding import TextKernel
 from selpe.baselines.looking import Looks
 from selpe.baselines.reading import read_all, released
 from selpe.baselines.topics import TopicModel, TopicOf, digest_of, find_topics, shares_of
-from selpe.baselines.train.causal import causal_loss
+from selpe.baselines.train.causal import CausalTask
 from selpe.baselines.train.course import Course, stretches_of
 from selpe.baselines.train.learner import TorchLearner
 from selpe.baselines.train.outlook import context_of, notes_of, training_estimate, training_plan
@@ -143,15 +143,12 @@ class TopicGenerator:
 
     def _learner(self, topic_of: TopicOf, units: int, remote: str | None) -> TorchLearner:
         own, schema = self.parts.config.ctcl, self.parts.schema
-        loss = causal_loss(
-            self._tuned(),
-            lambda record: example(schema, record, topic_of(record)),
-            longest=own.tokens,
-            conditional=True,
+        task = CausalTask(
+            self._tuned(), lambda record: example(schema, record, topic_of(record)), own.tokens, conditional=True
         )
         folder = self.parts.work / "training"
         return TorchLearner(
-            self._tuned().model, loss, units=units, rate=own.learning_rate, folder=folder, remote=remote
+            self._tuned().model, task, units=units, rate=own.learning_rate, folder=folder, remote=remote
         )
 
     # -- the release ---------------------------------------------------------------------------------------------

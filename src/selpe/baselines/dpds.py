@@ -86,7 +86,7 @@ def _classifier(own: DpDsSettings, schema: Schema, seed: int, load: Load) -> Rec
 
 def _learner(classifier: RecordClassifier, own: DpDsSettings, work: Path, units: int) -> TorchLearner:
     return TorchLearner(
-        classifier.module, classifier.loss(), units=units, rate=own.learning_rate, folder=work / _FOLDER
+        classifier.module, classifier, units=units, rate=own.learning_rate, folder=work / _FOLDER
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from selpe.baselines.base import Parts, Recipe, SpendingPlan, Synthesized, Synthesizer
 from selpe.baselines.looking import Looks
 from selpe.baselines.reading import read_all, released
-from selpe.baselines.train.causal import causal_loss
+from selpe.baselines.train.causal import CausalTask
 from selpe.baselines.train.course import Course, stretches_of
 from selpe.baselines.train.learner import TorchLearner
 from selpe.baselines.train.outlook import context_of, notes_of, training_estimate, training_plan
@@ -64,11 +64,9 @@ class TunedGenerator:
 
     def _learner(self, units: int) -> TorchLearner:
         own, schema = self.parts.config.dpgen, self.parts.schema
-        loss = causal_loss(
-            self._tuned(), lambda record: example(schema, record), longest=own.tokens, conditional=False
-        )  # fmt: skip
+        task = CausalTask(self._tuned(), lambda record: example(schema, record), own.tokens)
         return TorchLearner(
-            self._tuned().model, loss, units=units, rate=own.learning_rate, folder=self.parts.work / "training"
+            self._tuned().model, task, units=units, rate=own.learning_rate, folder=self.parts.work / "training"
         )
 
     def _tuned(self) -> Weights:

@@ -1,25 +1,34 @@
-"""The loss of a language model on one record: the mean cross-entropy of its tokens."""
+"""The task of a language model: the mean cross-entropy of a record's tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from selpe.baselines.train.learner import Loss
 from selpe.baselines.train.texts import Example, tokens_of
 from selpe.baselines.train.weights import Weights, libraries
 from selpe.schema import Record
 
 
-def causal_loss(weights: Weights, say: Callable[[Record], Example], *, longest: int, conditional: bool) -> Loss:
-    """A record's loss under the model. `conditional` leaves the condition itself out of it."""
-    torch = libraries()[0]
+@dataclass(frozen=True, slots=True)
+class CausalTask:
+    """Learning to write texts; `say` makes one of a record. `conditional` leaves the condition out of the loss."""
 
-    def loss(record: Record) -> Any:
-        tokens, given = tokens_of(weights.tokenizer, say(record), longest)
-        row = torch.tensor([tokens], device=weights.device)
-        first = given if conditional else 1
-        logits = weights.model(input_ids=row).logits[0, first - 1 : -1]
+    weights: Weights
+    say: Callable[[Record], Example]
+    longest: int
+    conditional: bool = False
+
+    def read(self, record: Record) -> tuple[list[int], int]:
+        """A record's tokens, and the first of them that counts."""
+        tokens, given = tokens_of(self.weights.tokenizer, self.say(record), self.longest)
+        return tokens, given if self.conditional else 1
+
+    def loss(self, seen: tuple[list[int], int]) -> Any:
+        """The mean cross-entropy of the tokens that count."""
+        torch = libraries()[0]
+        tokens, first = seen
+        row = torch.tensor([tokens], device=self.weights.device)
+        logits = self.weights.model(input_ids=row).logits[0, first - 1 : -1]
         return torch.nn.functional.cross_entropy(logits.float(), row[0, first:])
-
-    return loss

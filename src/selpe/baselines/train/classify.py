@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.baselines.train.learner import Loss
 from selpe.baselines.train.weights import Tuning, Weights, adapted, libraries, seeded
 from selpe.errors import ConfigError
 from selpe.schema import Record, Schema
@@ -40,33 +39,33 @@ class RecordClassifier:
             head = torch.nn.Linear(width, len(schema.labels)).to(weights.device)
         self.module = torch.nn.ModuleDict({"body": self._weights.model, "head": head}).eval()
 
-    def loss(self) -> Loss:
-        """The cross-entropy of a record's own class."""
-        torch = self._torch
-        place = {label: number for number, label in enumerate(self._schema.labels)}
+    def read(self, record: Record) -> tuple[list[int], int]:
+        """A record's tokens without its class, and the place of its class among the schema's."""
+        return self._tokens(record), self._schema.labels.index(self._schema.label_of(record) or "")
 
-        def loss(record: Record) -> Any:
-            target = place[self._schema.label_of(record) or ""]
-            answer = torch.tensor([target], device=self._weights.device)
-            return torch.nn.functional.cross_entropy(self._logits(record)[None], answer)
-
-        return loss
+    def loss(self, seen: tuple[list[int], int]) -> Any:
+        """The cross-entropy of the class."""
+        tokens, place = seen
+        answer = self._torch.tensor([place], device=self._weights.device)
+        return self._torch.nn.functional.cross_entropy(self._logits(tokens)[None], answer)
 
     def scores(self, records: Sequence[Record]) -> NDArray[np.float64]:
         """The probability of each class of the schema for each record; shape (records, classes)."""
         torch = self._torch
         with torch.inference_mode():
-            rows = [torch.softmax(self._logits(record).double(), -1).cpu().numpy() for record in records]
+            rows = [torch.softmax(self._logits(self._tokens(record)).double(), -1).cpu().numpy() for record in records]
         return np.array(rows, dtype=np.float64).reshape(len(records), len(self._schema.labels))
 
     def predict(self, records: Sequence[Record]) -> list[str]:
         """The most probable class of each record."""
         return [self._schema.labels[int(place)] for place in self.scores(records).argmax(axis=1)]
 
-    def _logits(self, record: Record) -> Any:
-        torch = self._torch
+    def _tokens(self, record: Record) -> list[int]:
         text = self._schema.linearise(record, without=[str(self._schema.label)])
-        tokens = list(self._weights.tokenizer(text)["input_ids"])[: self._longest] or [0]
+        return list(self._weights.tokenizer(text)["input_ids"])[: self._longest] or [0]
+
+    def _logits(self, tokens: list[int]) -> Any:
+        torch = self._torch
         states = self.module["body"](input_ids=torch.tensor([tokens], device=self._weights.device)).last_hidden_state
         mean = states[0].float().mean(dim=0)
         # Layers of a language model differ in scale by orders of magnitude; the head and the clipping should not care.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -120,12 +122,16 @@ def merged(weights: Weights) -> Weights:
 @contextmanager
 def _quietly(transformers: Any) -> Iterator[None]:
     """Keeps transformers' own progress bars out of ours."""
-    log = transformers.utils.logging
-    shown = log.is_progress_bar_enabled()
+    log, gguf = transformers.utils.logging, import_module("transformers.modeling_gguf_pytorch_utils")
+    shown, bar = log.is_progress_bar_enabled(), getattr(gguf, "tqdm", None)
     log.disable_progress_bar()
+    if bar is not None:
+        gguf.tqdm = partial(bar, disable=True)  # type: ignore[attr-defined]
     try:
         yield
     finally:
+        if bar is not None:
+            gguf.tqdm = bar  # type: ignore[attr-defined]
         if shown:
             log.enable_progress_bar()
 
