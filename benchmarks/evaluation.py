@@ -57,21 +57,28 @@ def main() -> None:
 
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()
-    began, last, parts = time.perf_counter(), "", dict[str, float]()
+
+    def busy() -> float:
+        spent = psutil.Process().cpu_times()
+        return float(spent.user + spent.system)
+
+    began, idle, last, parts = time.perf_counter(), busy(), "", dict[str, float]()
 
     def tell(stage: str, share: float) -> None:
         nonlocal last
         part = stage.partition(":")[0]
         if part != last:
-            parts[part], last = time.perf_counter() - began, part
+            parts[part], last = busy(), part
 
     evaluate(tables[0], schema=schema, test=tables[1], private=tables[2], encoder=encoder, progress=tell)
     seconds = time.perf_counter() - began
     done.set()
     watching.join()
-    print(json.dumps({"seconds": round(seconds, 1), "peak_gb": round(peak / 1e9, 2), "encoder": encoder.name,
-                      "begun_after": {part: round(at, 1) for part, at in parts.items()},
-                      "load": psutil.getloadavg()[0]}, indent=1))  # fmt: skip
+    ends = [*parts.values(), busy()]
+    took = {part: round(ends[place + 1] - ends[place], 1) for place, part in enumerate(parts) if part != "done"}
+    found = {"seconds": round(seconds, 1), "cpu_seconds": round(busy() - idle, 1), "cpu_seconds_by_part": took,
+             "peak_gb": round(peak / 1e9, 2), "encoder": encoder.name, "load": psutil.getloadavg()[0]}  # fmt: skip
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,16 @@ import pytest
 import selpe
 from selpe import Schema, SelPE
 from selpe.encode.hashing import HashingEncoder
-from selpe.errors import BudgetError, ConfigError, DataError, RunError, SelPEError, StoppedError, UnconfirmedSchemaError
+from selpe.errors import (
+    BudgetError,
+    ConfigError,
+    DataError,
+    PrivacyError,
+    RunError,
+    SelPEError,
+    StoppedError,
+    UnconfirmedSchemaError,
+)
 from selpe.events import Event, Finished, PoolReady, Selected
 from selpe.llm.fake import FakeModel
 from selpe.privacy.ledger import Ledger
@@ -74,10 +83,24 @@ def test_more_are_written_without_the_table_and_cost_nothing(fitted: SelPE) -> N
     assert more.equals(fitted.sample(40))
 
 
+def test_a_report_is_written_into_internal_and_where_it_is_asked_for(fitted: SelPE, tmp_path: Path) -> None:
+    quick: dict[str, Any] = {"views": ("minilm",), "bootstrap": 10}
+    found = fitted.report(tmp_path / "mine.html", holdout=pd.DataFrame(drawn(30, offset=400)), private=TABLE, **quick)
+    assert found.content["tables"] == {"synthetic": 16, "test": 30, "private": 40}
+    page = (tmp_path / "mine.html").read_text(encoding="utf-8")
+    assert page == (fitted.run_folder / "internal" / "report.html").read_text(encoding="utf-8")
+    assert "INTERNAL, NOT FOR RELEASE" in page
+    with pytest.raises(PrivacyError, match="must not lie in a release"):
+        fitted.report(fitted.run_folder / "release" / "report.html")
+    alone = fitted.report(**quick)  # the frame is not kept: no row to attack with
+    assert alone.content["attack"] is None
+    assert "give it as `private`" in alone.content["notes"][0]
+
+
 def test_sampling_before_fitting_says_what_to_do(tmp_path: Path) -> None:
     fresh = small(tmp_path)
     assert repr(fresh) == "SelPE('desk', epsilon=2, not fitted)"
-    for use in (fresh.sample, lambda: fresh.records, lambda: fresh.card, lambda: fresh.run_folder):
+    for use in (fresh.sample, lambda: fresh.records, lambda: fresh.card, lambda: fresh.run_folder, fresh.report):
         with pytest.raises(RunError, match="not fitted") as caught:
             use()
         assert "fit(table)" in caught.value.hint

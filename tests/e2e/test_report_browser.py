@@ -21,6 +21,7 @@ from selpe.report.compare import compare_page, compared
 from selpe.report.summary import summary_page
 from selpe.schema import Record, Schema
 from small_world import SCHEMA, drawn
+from test_run_cli import selpe
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
@@ -120,6 +121,25 @@ def test_pages_are_quiet_and_fit_at_any_width_in_either_theme(
     assert browser.ask("document.documentElement.scrollWidth") <= width
     ground = browser.ask("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, ground[4:-1].split(","))) < 200) == dark
+
+
+def test_the_pages_of_the_demo_are_quiet_and_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Browser
+) -> None:
+    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
+    monkeypatch.chdir(tmp_path)
+    assert selpe("demo", "--llm", "fake", "--records", "16", "--out", "demo").code == 0
+    (run,) = (tmp_path / "demo" / "runs").iterdir()
+    judged = selpe("evaluate", run, "--views", "minilm")
+    assert judged.code == 0, judged.err
+    for page in (run / "internal" / "report.html", run / "release" / "summary.html"):
+        opened(browser, page)
+        quiet(browser, page)
+    opened(browser, run / "internal" / "report.html")
+    titles = browser.ask("[...document.querySelectorAll('h2, h3')].map((one) => one.firstChild.textContent)")
+    for title in ("Utility", "Fidelity", "Field by field", "Which fields go together", "Map of the records", "Privacy",
+                  "ε of each private choice", "Winners over rounds", "Samples"):  # fmt: skip
+        assert title in titles
 
 
 def test_records_are_shown_letter_by_letter(pages: Pages, browser: Browser) -> None:
