@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,6 +80,43 @@ def test_an_error_that_cannot_pass_stops_the_generation() -> None:
 
     with pytest.raises(ModelError, match="no weights"):
         Generator(Broken(), SCHEMA).generate(proposals(3))
+
+
+class Deaf(FakeModel):
+    """Does not answer some requests the first few times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+        self.asked: Counter[int] = Counter()
+
+    def _answer(self, request: Request) -> Answer:
+        self.asked[request.seed] += 1
+        if request.seed % 3 == 0 and self.asked[request.seed] <= self.times:
+            return Answer(request, "", "error", error=ModelError("no answer came", retryable=True))
+        return super()._answer(request)
+
+
+def test_an_answer_that_never_came_is_asked_for_again_as_it_was() -> None:
+    deaf = Deaf(times=2)
+    made = Generator(deaf, SCHEMA).generate(proposals(20))
+    assert made.candidates == Generator(FakeModel(), SCHEMA).generate(proposals(20)).candidates
+    assert made.effort.retries["model error"] > 10
+
+
+def test_a_request_that_is_never_answered_is_given_up_for_another() -> None:
+    made = Generator(Deaf(times=10**6), SCHEMA, attempts=12).generate(proposals(20))
+    assert all(candidate is not None for candidate in made.candidates)
+    assert max(candidate.attempts for candidate in made.candidates if candidate) > 1
+
+
+def test_when_a_proposal_is_never_answered_at_all_the_model_is_at_fault_and_not_the_proposal() -> None:
+    class Silent(FakeModel):
+        def _answer(self, request: Request) -> Answer:
+            return Answer(request, "", "error", error=ModelError("no answer came", retryable=True))
+
+    with pytest.raises(ModelError, match="no answer came"):
+        Generator(Silent(), SCHEMA).generate(proposals(3))
 
 
 def test_the_pool_does_not_depend_on_the_order_in_which_answers_arrive() -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from selpe.bundles import Bundle, Origin, make_bundles
 from selpe.encode.base import Encoder
-from selpe.errors import StoppedError
+from selpe.errors import ModelError, StoppedError
 from selpe.events import Answered, Emit, Finished, Included, PoolReady, Selected, StageStarted, Started, silence
 from selpe.generate import Candidate, Generator, Proposal, without_exemplars
 from selpe.guides import Guide
@@ -99,6 +99,7 @@ class Evolution:
         for t, part in enumerate(self.plan.rounds, 1):
             quota = {label: self._due(label, t) - len(included[label]) for label in self._labels}  # Eq. (quota)
             pools = self._propose(t, quota, context, guide)  # H_t, Eq. (candidate_pool)
+            self._require_candidates(pools)
             spaces = {label: self._space(pool) for label, pool in pools.items()}
             chosen = self._select(f"round-{t}", part.epsilon, pools, spaces)  # Eq. (exp_mech_batch)
             for label, pool in pools.items():
@@ -164,6 +165,14 @@ class Evolution:
         samples = tuple(candidate.record for candidate in found[:: max(1, len(found) // 4)][:4])
         self.emit(PoolReady(stage, number, len(found), dict(made.effort.retries), dict(made.effort.given_up), samples))
         return pools
+
+    def _require_candidates(self, pools: Mapping[str, Sequence[Candidate]]) -> None:
+        if empty := [label for label, pool in pools.items() if not pool]:
+            of = f" of class '{empty[0]}'" if empty[0] else ""
+            raise ModelError(
+                f"the model wrote no valid record{of}",
+                hint="`selpe preview` shows what it writes; try another model, or examples in the schema",
+            )
 
     def _top_up(self, included: dict[str, list[Candidate]], context: Mapping[str, Exemplars], guide: Guide) -> None:
         """Fills classes whose pools lost too many candidates, from the final context: exact class sizes, no ε."""

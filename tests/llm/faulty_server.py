@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import random
 import shutil
 import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -82,6 +83,13 @@ async def cut(call: Call) -> None:
     call.writer.close()
 
 
+async def cut_stream(call: Call) -> None:
+    """Sends the body piece by piece and hangs up before the last piece."""
+    await call.send(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
+    await call.send(b'd\r\n{"choices": [\r\n')
+    call.writer.close()
+
+
 async def hang_up(call: Call) -> None:
     """Closes the connection without an answer."""
     call.writer.close()
@@ -111,6 +119,16 @@ def huge(size: int) -> Behaviour:
     return behave
 
 
+def mixture(good: Behaviour, bad: Sequence[Behaviour], *, share: float, seed: int = 0) -> Behaviour:
+    """Behaves badly for this share of requests, each bad way as often as the others."""
+    chance = random.Random(seed)
+
+    async def behave(call: Call) -> None:
+        await (chance.choice(bad) if chance.random() < share else good)(call)
+
+    return behave
+
+
 MODELS = {"object": "list", "data": [{"id": "toy", "owned_by": "ours", "max_model_len": 4096}]}
 
 
@@ -122,6 +140,8 @@ class FaultyServer:
     rest: Behaviour = field(default_factory=ok)
     models: Behaviour = field(default_factory=lambda: status(200, MODELS))
     certificate: tuple[Path, Path] | None = None
+    port: int = 0  # any that is free
+    lifetime: float = float("inf")  # the number of POSTs after which nobody is there any more
     calls: list[Call] = field(default_factory=list)
     busiest: int = 0
 
@@ -133,7 +153,7 @@ class FaultyServer:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._server = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     def __exit__(
@@ -161,7 +181,7 @@ class FaultyServer:
         if self.certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*self.certificate)
-        return await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=context)
+        return await asyncio.start_server(self._accept, "127.0.0.1", self.port, ssl=context)
 
     async def _stop(self) -> None:
         self._server.close()
@@ -199,6 +219,11 @@ class FaultyServer:
         self.calls.append(call)
         if method == "GET":
             await self.models(call)
+            return
+        if len(self.posts) > self.lifetime:
+            self._server.close()
+            for task in self._tasks:
+                task.cancel()
             return
         self._now += 1
         self.busiest = max(self.busiest, self._now)

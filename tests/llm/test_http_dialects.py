@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from faulty_server import Behaviour, Call, FaultyServer, ok, said, status
+from faulty_server import MODELS, Behaviour, Call, FaultyServer, cut, hang_up, mixture, ok, said, status
 from http_client import RECORD, SCHEMA, chat, echo, model
+from selpe.errors import ModelError
 from selpe.llm import Request
 
 # --- dialects --------------------------------------------------------------------------------------------------------
@@ -92,6 +93,29 @@ def test_a_server_that_crashes_on_a_probe_is_not_said_to_ignore_schemas() -> Non
         (answer,) = client.generate([chat(json_schema=SCHEMA)])
         assert answer.text == RECORD
         assert client.endpoints()[0].dialects == {"schema/chat": "vllm"}
+
+
+def test_what_a_server_can_do_is_found_out_through_faults_that_pass() -> None:
+    """Prompts are built on it: a run that found something else when it goes on would be another run."""
+    speech = speaks(SPOKEN["sglang"])
+    for seed in range(5):
+        behaviour = mixture(speech, [status(500), cut, hang_up], share=0.3, seed=seed)
+        listing = mixture(status(200, MODELS), [status(500), cut], share=0.3, seed=seed)
+        with FaultyServer(rest=behaviour, models=listing) as server, model(server.url) as client:
+            found = client.capabilities()
+            assert (found.json_schema, found.context_length, found.chat_template) == (True, 4096, True)
+            assert {name for name, spoken in client.endpoints()[0].dialects.items() if not spoken} == {
+                "grammar/chat", "grammar/completion",
+            }  # fmt: skip
+
+
+def test_a_server_that_cannot_be_asked_what_it_can_do_is_an_error_and_not_a_guess() -> None:
+    with (
+        FaultyServer(models=status(500)) as server,
+        model(server.url, patience=1e9, attempts=2) as client,
+        pytest.raises(ModelError, match="the server failed"),
+    ):
+        client.capabilities()
 
 
 def test_answers_that_stop_validating_have_the_dialect_probed_again() -> None:

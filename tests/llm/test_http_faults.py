@@ -16,6 +16,7 @@ from faulty_server import (
     FastClock,
     FaultyServer,
     cut,
+    cut_stream,
     drip,
     garbage,
     hang,
@@ -81,6 +82,7 @@ CASES = (
     Case("no answer", hang, "timeout"),
     Case("an answer that never ends", drip, "timeout"),
     Case("cut in the body", cut, "cut"),
+    Case("cut in a body that comes in pieces", cut_stream, "cut"),
     Case("hung up", hang_up, "cut"),
     Case("garbage bytes", garbage, "garbage"),
     Case("invalid JSON", raw(b'{"choices": [{]'), "garbage"),
@@ -99,7 +101,7 @@ LARGEST = 1 << 20
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_fault_that_lasts_ends_as_documented(case: Case) -> None:
-    budget = 20.0 if case.kind == "busy" else 300.0
+    budget = 100.0 if case.kind == "busy" else 300.0
     with FaultyServer(rest=case.behaviour) as server:
         if case.raised:
             with pytest.raises(ModelError) as raised:

@@ -46,6 +46,8 @@ def conduct(run: Run, *, watch: bool = False, port: int = 0, insist: bool = Fals
         except (SelPEError, KeyboardInterrupt):
             stack.close()
             run.discard()
+            if run.manifest.get("state") == "stopped":
+                _say_how_to_go_on(run)
             raise
 
 

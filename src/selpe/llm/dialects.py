@@ -110,6 +110,7 @@ class Traits:
     owner: str = ""
     context_length: int = 0
     dialects: dict[str, str] = field(default_factory=dict)
+    ignored: dict[str, set[str]] = field(default_factory=dict)  # while dialects are tried
     dropped: set[str] = field(default_factory=set)
     no_routes: set[str] = field(default_factory=set)
     token_field: str = "max_tokens"
@@ -120,6 +121,11 @@ class Traits:
     noticed_unconstrained: int = 0
     streak: int = 0
     tolerance: int = 3
+
+    @property
+    def lessons(self) -> int:
+        """How much was learnt so far."""
+        return self.introduced + len(self.dialects) + sum(map(len, self.ignored.values()))
 
     def dialect(self, constraint: Constraint, route: Route) -> Dialect | None:
         """The dialect in use, if any was found to work."""

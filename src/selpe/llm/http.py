@@ -18,7 +18,7 @@ from typing import Any
 from selpe.errors import ConfigError, ModelError
 from selpe.llm.background import BackgroundLoop
 from selpe.llm.base import Answer, Capabilities, Follow, Request
-from selpe.llm.dialects import DROPPABLE, Route, Said, Traits, constraint_of, route_of
+from selpe.llm.dialects import DROPPABLE, Constraint, Route, Said, Traits, constraint_of, route_of
 from selpe.llm.endpoint import Backoff, Breaker, Clock, Limit, WallClock
 from selpe.llm.faults import Fault
 from selpe.llm.fleet import Done, Endpoint, Fleet
@@ -28,6 +28,8 @@ from selpe.llm.transport import Address, Timeouts, Transport
 
 UNKNOWN_CONTEXT = 8192
 _POLL = 0.05
+_ROUTES: tuple[Route, ...] = ("chat", "completion")
+_CONSTRAINTS: tuple[Constraint, ...] = ("schema", "grammar")
 _COUNTS_KEPT = 4096
 
 
@@ -121,9 +123,14 @@ class HttpModel:
         return f"{self._model or 'default'}@{','.join(sorted(a.host for a in self._addresses))}"
 
     def capabilities(self) -> Capabilities:
-        """What the endpoints can do together, found out by asking each of them once."""
-        self._loop.run(self._ask_around())
+        """What the endpoints can do together, found out by asking each of them once.
+
+        Raises ModelError where none can be asked: prompts are built on the answer, so it must not be a guess.
+        """
+        fault = self._loop.run(self._ask_around())
         traits = [e.traits for e in self._fleet.endpoints if e.traits.introduced]
+        if not traits and fault is not None:
+            raise fault.error()
         lengths = [t.context_length for t in traits if t.context_length]
         return Capabilities(
             grammar=any(_any_dialect(t, "grammar") for t in traits),
@@ -208,21 +215,35 @@ class HttpModel:
             seconds=seconds,
         )
 
-    async def _ask_around(self) -> None:
+    async def _ask_around(self) -> Fault | None:
+        """Learns what is not known yet; the last fault, if there was one."""
+        last: Fault | None = None
         for mine in self._fleet.endpoints:
-            for route in ("chat", "completion"):
-                await self._fleet.deliver(self._lesson(route), _only(mine))
+            for route in _ROUTES:
+                for constraint in _CONSTRAINTS:
+                    fault = await self._learnt(mine, constraint, route)
+                    if fault is not None:
+                        last = fault
+                        break  # nobody answers on this route
+        return last
 
-    def _lesson(self, route: Route) -> Callable[[Endpoint], Any]:
+    async def _learnt(self, mine: Endpoint, constraint: Constraint, route: Route) -> Fault | None:
+        """Learns one thing about an endpoint, while it gets on: faults that pass must not decide how a run asks."""
+
         async def job(endpoint: Endpoint) -> Done[None] | Fault:
             fault = await self._speaker.introduce(endpoint)
-            for constraint in ("schema", "grammar"):
-                if fault is None and route not in endpoint.traits.no_routes:
-                    fault = await self._speaker.learn(endpoint, constraint, route)
+            if fault is None and route not in endpoint.traits.no_routes:
+                fault = await self._speaker.learn(endpoint, constraint, route)
             gone = fault is not None and fault.kind == "no-route"
             return fault if fault is not None and not gone else Done(None)
 
-        return job
+        while True:
+            before = mine.traits.lessons
+            delivery = await self._fleet.deliver(job, _only(mine))
+            if not isinstance(delivery.outcome, Fault):
+                return None
+            if delivery.outcome.lasting or mine.traits.lessons == before:
+                return delivery.outcome
 
     async def _count(self, text: str) -> int | None:
         for endpoint in self._fleet.endpoints:

@@ -81,6 +81,7 @@ class Speaker:
         """Finds the dialect for a kind of constraint on a route; a fault where the endpoint could not be asked.
 
         Only an endpoint that has answered every probe is said to ignore them all: a crash or a cut proves nothing.
+        What a probe has shown is not asked again when a later one is cut.
         """
         async with endpoint.learning:
             traits = endpoint.traits
@@ -88,7 +89,10 @@ class Speaker:
                 return None
             request = _probe(constraint, route)
             undecided: Fault | None = None
+            ignored = traits.ignored.setdefault(f"{constraint}/{route}", set())
             for dialect in traits.candidates(constraint):
+                if dialect.name in ignored:
+                    continue
                 said = await self._post(endpoint, request, dialect)
                 if isinstance(said, Said) and passes_probe(said, constraint):
                     self._settle(endpoint, constraint, route, dialect.name)
@@ -97,8 +101,10 @@ class Speaker:
                     undecided = said
                     if said.kind != "server":
                         return said
-                if isinstance(said, Fault) and said.kind == "no-route" and not dialect.native:
+                elif isinstance(said, Fault) and said.kind == "no-route" and not dialect.native:
                     return said
+                else:
+                    ignored.add(dialect.name)
             if undecided is None:
                 self._settle(endpoint, constraint, route, "")
             return undecided
@@ -119,6 +125,7 @@ class Speaker:
 
     def _settle(self, endpoint: Endpoint, constraint: Constraint, route: Route, name: str) -> None:
         endpoint.traits.dialects[f"{constraint}/{route}"] = name
+        endpoint.traits.ignored.pop(f"{constraint}/{route}", None)
         self._tell(endpoint)
 
     async def _post(self, endpoint: Endpoint, request: Request, dialect: Dialect | None) -> Said | Fault:
@@ -149,6 +156,7 @@ class Speaker:
         said = read(data)
         if said is None:
             return Fault("garbage", endpoint.host, 200)
+        endpoint.breaker.won()  # also in the middle of many probes, the last of which may be cut
         endpoint.traits.settled = True
         endpoint.traits.reuses_prefix |= said.cached_tokens > 0
         return said
