@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import selpe.report.summary  # noqa: F401  (loaded once, not in every child)
 from selpe.config import RunConfig, check_config
 from selpe.encode.hashing import HashingEncoder
 from selpe.llm.fake import FakeModel

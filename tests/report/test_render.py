@@ -126,6 +126,13 @@ def test_runs_are_compared_in_one_table_and_one_chart() -> None:
     assert "desk-2" in page.words
 
 
+def test_runs_that_were_tested_on_different_records_are_told_apart() -> None:
+    said = "not tested on the same records"
+    same = compared([evaluation(tested_on="a"), evaluation(tested_on="a")])
+    assert said not in Page(compare_page(same)).words
+    assert said in Page(compare_page(compared([evaluation(tested_on="a"), evaluation(tested_on="b")]))).words
+
+
 def test_a_table_without_utility_can_be_compared() -> None:
     rows = compared([evaluation(utility=None), evaluation(utility=None, attack=None)])
     assert [row["shown"]["tpr"] for row in rows] == ["1.3 %", "–"]

@@ -295,6 +295,8 @@ def _show_comparison(rows: Sequence[Mapping[str, Any]], page: Path) -> None:
         cells = [row["shown"][key] for key, _ in COLUMNS]
         table.add_row(escape(row["name"]), *cells, f"[{colour}]{escape(row['headline'])}[/]")
     print_table(out(), table)
+    if len({row["tested_on"] for row in rows}) > 1:
+        out().print("[yellow]•[/] These runs were not tested on the same records: their figures cannot be compared.")
     out().print(f"{escape(shown(page))}  [bold red]internal, not for release[/]", soft_wrap=True)
 
 

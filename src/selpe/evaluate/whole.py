@@ -9,6 +9,7 @@ What comes out was computed against real rows without noise. It is for the data'
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import time
@@ -148,6 +149,7 @@ def judge_material(
         **found,
         making=_told(material.making),
         winners=_winners(material, remembering),
+        tested_on=_fingerprint(material),
         samples={**samples, "real": sampled(schema, real) if show_real and real else None},
         encoder=remembering.name,
         seconds=round(time.monotonic() - began, 1),
@@ -238,6 +240,14 @@ def _references(material: Material) -> dict[str, Sequence[Record]]:
     if material.control:
         found["epsilon 0"] = material.control
     return found
+
+
+def _fingerprint(material: Material) -> str | None:
+    """A hash of the test records in any order; it is as internal as everything here."""
+    if not material.test:
+        return None
+    lines = sorted(material.schema.dumps(record) for record in material.test)
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _validity(material: Material) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from selpe.report.words import NOTHING, count, epsilon, figure, known, percent
 
 COLUMNS = (
     ("records", "records"), ("epsilon", "ε"), ("text", "AUC text"), ("structured", "AUC structured"),
-    ("marginals", "spreads"), ("recall", "recall"), ("s_cfg", "S-CFG"), ("tpr", "TPR at 1 %"), ("alarms", "alarms"),
+    ("marginals", "spreads"), ("recall", "recall"), ("s_cfg", "S-CFG"), ("tpr", "TPR"), ("alarms", "alarms"),
     ("seconds", "time"),
 )  # fmt: skip
 
@@ -34,6 +34,7 @@ def compare_page(rows: Sequence[Mapping[str, Any]]) -> str:
         columns=COLUMNS,
         chart=_chart(rows),
         best=_best(rows),
+        unlike=len({row["tested_on"] for row in rows}) > 1,
     )
 
 
@@ -60,6 +61,7 @@ def _row(evaluation: Mapping[str, Any]) -> dict[str, Any]:
         "grade": evaluation["verdict"]["grade"],
         "headline": evaluation["verdict"]["headline"],
         "private": subject["private"],
+        "tested_on": evaluation.get("tested_on"),
         "scores": [{key: one[key] for key in ("view", "kind", "auc", "low", "high")} for one in scores],
         "figures": found,
         "shown": _shown(found),

@@ -3,6 +3,7 @@
     format, selpe, created, notice
     subject      name, run, records, fields, label, classes, private, epsilon, adjacency, unit
     tables       how many synthetic, test, private, held-out and control records took part
+    tested_on    a fingerprint of the test records: runs can be compared where it is the same
     verdict      grade, headline, findings (three), steps
     validity     rate, total, invalid: of the table's own rows
     utility      as evaluate/utility.py gives it, or None
@@ -61,6 +62,7 @@ def summarize(
     making: Mapping[str, Any] | None = None,
     winners: Sequence[Mapping[str, Any]] | None = None,
     samples: Mapping[str, Any] | None = None,
+    tested_on: str | None = None,
     encoder: str = "",
     seconds: float | None = None,
     notes: Sequence[str] = (),
@@ -76,6 +78,7 @@ def summarize(
         "encoder": encoder,
         "subject": asdict(subject) | {"classes": list(subject.classes)},
         "tables": dict(tables),
+        "tested_on": tested_on,
         "validity": dict(validity),
         "utility": utility,
         "fidelity": fidelity,

@@ -15,6 +15,7 @@ from jinja2 import UndefinedError
 
 from selpe.encode.hashing import HashingEncoder
 from selpe.errors import RunError
+from selpe.evaluate.fidelity import synthetic_only
 from selpe.report.fields import field_panels
 from selpe.report.render import page
 from selpe.report.sections.fidelity import diversity_rows, validity_rows
@@ -30,8 +31,6 @@ _BY_MEANING = ("self_similarity", "nearest_similarity", "effective_records")
 
 def summary_page(schema: Schema, records: Sequence[Record], card: Mapping[str, Any]) -> str:
     """The releasable summary of a synthetic table; the same bytes for the same release."""
-    from selpe.evaluate.fidelity import synthetic_only
-
     looked = _spaced(records, _MOST)
     # An encoder without weights: nothing is fetched, and no figure that depends on it is shown.
     found = synthetic_only(schema, looked, encoder=HashingEncoder())
