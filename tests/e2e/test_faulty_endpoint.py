@@ -56,6 +56,12 @@ CHATTER = ok("Certainly! A visitor came to the desk this morning and asked about
 FAULTS = (BUSY, status(500), hang, cut, cut_stream, raw(b'{"choices": [{]'), CHATTER)
 
 
+class Clock(FastClock):
+    """Fast, but not so fast that a busy machine makes a living server look dead."""
+
+    factor = 20.0
+
+
 @dataclass
 class Written:
     """A server's model: the fake one, which heeds the usual way to ask for a schema. Keeps what it has answered."""
@@ -122,8 +128,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "selpe.yaml").write_text(CONFIG, encoding="utf-8")
     for name in ("LEDGER", "KEY", "CACHE"):
         monkeypatch.setenv(f"SELPE_{name}", str(tmp_path / name.lower()))
-    monkeypatch.setattr("selpe.llm.http.WallClock", FastClock)
-    monkeypatch.setattr("selpe.llm.transport.Timeouts", lambda: Timeouts(connect=2.0, first_byte=0.4, total=5.0))
+    monkeypatch.setattr("selpe.llm.http.WallClock", Clock)
+    monkeypatch.setattr("selpe.llm.transport.Timeouts", lambda: Timeouts(connect=2.0, first_byte=0.6, total=5.0))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -174,7 +180,7 @@ def test_a_run_completes_where_three_requests_in_ten_fail(project: Path) -> None
     assert manifest(project)["private"] is True
 
 
-@pytest.mark.parametrize("lifetime", [0, 9, 60, 150])
+@pytest.mark.parametrize("lifetime", [0, 60, 150])
 def test_a_server_that_dies_stops_the_run_cleanly_and_a_resumed_run_asks_for_nothing_again(
     project: Path, lifetime: int
 ) -> None:
@@ -183,10 +189,6 @@ def test_a_server_that_dies_stops_the_run_cleanly_and_a_resumed_run_asks_for_not
         died = run(server)
         port = server.port
     require_stopped(project, died)
-    paid = charged(project)
-    still_dead = selpe("resume", "desk")
-    require_stopped(project, still_dead)
-    assert charged(project) == paid
     finished = {json.dumps(body, sort_keys=True) for body in written.bodies}
     again = Written()
     with FaultyServer(rest=again, port=port):
@@ -195,6 +197,16 @@ def test_a_server_that_dies_stops_the_run_cleanly_and_a_resumed_run_asks_for_not
     require_whole(project)
     probes = {text for text in finished if "zq-4071" in text}
     assert {json.dumps(body, sort_keys=True) for body in again.bodies} & finished <= probes
+
+
+def test_going_on_while_the_server_is_still_dead_costs_nothing(project: Path) -> None:
+    with FaultyServer(rest=Written(), lifetime=100) as server:
+        died = run(server)
+    require_stopped(project, died)
+    paid = charged(project)
+    assert paid
+    require_stopped(project, selpe("resume", "desk"))
+    assert charged(project) == paid
 
 
 def test_candidates_do_not_depend_on_what_went_wrong_on_the_way(project: Path) -> None:
