@@ -24,6 +24,7 @@ from typing import Any, get_args
 import numpy as np
 
 from selpe.encode.base import Encoder
+from selpe.evaluate.utility import utility
 from selpe.evolve import Evolution, Evolved, Inclusion, Method
 from selpe.generate import Generator
 from selpe.guides import builtin_guides
@@ -137,53 +138,11 @@ def split(name: str, seed: int) -> tuple[Schema, list[Record], list[Record]]:
     return schema, private, test
 
 
-def utility(schema: Schema, encoder: Encoder, train: list[Record], test: list[Record]) -> dict[str, float]:
-    """ROC-AUC one-vs-rest in percent: text view (embeddings, logistic regression) and structured view (boosting)."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import roc_auc_score
-
-    labels = sorted({str(schema.label_of(row)) for row in test})
-    truth = np.array([str(schema.label_of(row)) for row in test])
-
-    def auc(chances: Any, classes: Any) -> float:
-        known = {str(label): column for column, label in enumerate(classes)}
-        scores = [chances[:, known[label]] if label in known else np.zeros(len(test)) for label in labels]
-        return 100 * float(
-            np.mean([roc_auc_score(truth == label, one) for label, one in zip(labels, scores, strict=True)])
-        )
-
-    y = [str(schema.label_of(row)) for row in train]
-    x, z = (embedded(schema, encoder, part) for part in (train, test))
-    text = LogisticRegression(max_iter=1000, C=2.0).fit(x, y)
-    fields = [field for field in schema.fields if field.name != schema.label]
-
-    def table(rows: list[Record]) -> Any:
-        columns: list[list[float]] = []
-        for field in fields:
-            if field.kind == "category":
-                columns.append([list(getattr(field, "values")).index(str(r[field.name])) for r in rows])  # noqa: B009
-            elif field.kind == "text":
-                words = encoder.encode([str(r[field.name]) for r in rows])[:, :24]
-                columns.extend(words.T.tolist())
-            else:
-                columns.append([np.nan if r.get(field.name) is None else float(r[field.name]) for r in rows])  # type: ignore[arg-type]
-        return np.array(columns, dtype=float).T
-
-    trees = HistGradientBoostingClassifier(max_iter=60, learning_rate=0.1, min_samples_leaf=5, random_state=0).fit(
-        table(train), y
-    )
-    return {
-        "text": auc(text.predict_proba(z), text.classes_),
-        "structured": auc(trees.predict_proba(table(test)), trees.classes_),
-    }
-
-
-def embedded(schema: Schema, encoder: Encoder, rows: list[Record]) -> Any:
-    """Embeddings of whole records and of each text field, side by side: a long field must not drown a short one."""
-    whole = [schema.linearise(row, without=[schema.label or ""]) for row in rows]
-    texts = [[str(row.get(field.name) or "") for row in rows] for field in schema.fields if field.kind == "text"]
-    return np.hstack([encoder.encode(column) for column in (whole, *texts)])
+def judged(schema: Schema, encoder: Encoder, train: list[Record], test: list[Record]) -> dict[str, float]:
+    """ROC-AUC one-vs-rest in percent in the two embedded views."""
+    made = utility(schema, train, test, encoder=encoder, views=("minilm", "boosted"), seeds=3, bootstrap=2)
+    scores = {score.kind: score.auc for score in made.scores if score.trained_on == "synthetic"}
+    return {"text": scores["text"], "structured": scores["structured"]}
 
 
 def closeness(schema: Schema, encoder: Encoder, release: list[Record], test: list[Record]) -> float:
@@ -250,7 +209,9 @@ def main() -> None:
             model = RememberingModel(
                 bare, AnswerStore(options.store / f"{name}-{seed}-{options.llm.replace('/', '_')}.jsonl")
             )
-            for label, epsilon, paper, repeat, method in settings_of(options.epsilons, options.random, options.inclusion):
+            for label, epsilon, paper, repeat, method in settings_of(
+                options.epsilons, options.random, options.inclusion
+            ):
                 began = time.monotonic()
                 made = release(
                     schema, private, model, encoder,
@@ -259,12 +220,15 @@ def main() -> None:
                 records = [candidate.record for candidate in made.candidates]
                 row = {
                     "data": name, "seed": seed, "setting": label, "guide": made.guide.name, "bundle": made.bundle,
-                    **utility(schema, encoder, records, test), "distance": closeness(schema, encoder, records, test),
+                    **judged(schema, encoder, records, test), "distance": closeness(schema, encoder, records, test),
                     "seconds": round(time.monotonic() - began, 1),
                 }  # fmt: skip
                 rows.append(row)
+                keep = options.out.with_name(f"{name}-{seed}-{len(rows)}.jsonl")
+                keep.parent.mkdir(parents=True, exist_ok=True)
+                keep.write_text("\n".join(schema.dumps(record) for record in records))
                 print(json.dumps(row, ensure_ascii=False), flush=True)
-            real = {"data": name, "seed": seed, "setting": "private rows", **utility(schema, encoder, private, test),
+            real = {"data": name, "seed": seed, "setting": "private rows", **judged(schema, encoder, private, test),
                     "distance": closeness(schema, encoder, private, test)}  # fmt: skip
             rows.append(real)
             print(json.dumps(real, ensure_ascii=False), flush=True)
@@ -275,12 +239,14 @@ def main() -> None:
 
 def table_of(rows: list[dict[str, Any]]) -> str:
     """Means ± standard errors over seeds, as Markdown."""
-    lines = ["| data | setting | text | structured | distance |", "|---|---|---|---|---|"]
+    lines = ["| data | setting | text | structured | mean | distance |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        row["mean"] = (row["text"] + row["structured"]) / 2
     for name in sorted({row["data"] for row in rows}):
         for setting in dict.fromkeys(row["setting"] for row in rows):
             mine = [row for row in rows if row["data"] == name and row["setting"] == setting]
             cells = []
-            for measure, digits in (("text", 1), ("structured", 1), ("distance", 4)):
+            for measure, digits in (("text", 1), ("structured", 1), ("mean", 1), ("distance", 4)):
                 by_seed = [
                     np.mean([r[measure] for r in mine if r["seed"] == s]) for s in sorted({r["seed"] for r in mine})
                 ]

@@ -19,7 +19,7 @@ from selpe.encode.hashing import HashingEncoder
 from selpe.errors import ConfigError
 from selpe.kernel import MultiChannelKernel
 from selpe.privacy import votes as module
-from selpe.privacy.votes import Approval, Closeness, Coverage, Predictive, Prototype, lowest
+from selpe.privacy.votes import Approval, Closeness, Coverage, Predictive, Prototype, lowest, sets_approved
 from selpe.schema import Record, Schema
 
 KERNEL = LineKernel(span=10.0)
@@ -122,6 +122,13 @@ def test_a_rows_vote_on_sets_is_between_nothing_and_one_approval_per_view(scores
         assert cast.min() >= 0
         assert cast.max() <= vote.step
         assert cast.sum() <= vote.step * (vote.options // 2)
+
+
+@pytest.mark.parametrize(("options", "approved"), [(1, 0), (2, 1), (3, 1), (4, 2), (6, 3), (9, 3), (16, 4), (32, 6)])
+def test_a_row_approves_few_of_many_sets_and_never_more_than_half(options: int, approved: int) -> None:
+    assert sets_approved(options) == approved
+    scores = np.arange(options, dtype=np.float64).reshape(1, 1, options)
+    assert Predictive(Table(scores)).tally([{"x": 0}]).sum() == approved
 
 
 def test_a_row_approves_exactly_the_nearest_share_and_the_first_of_equals() -> None:

@@ -20,6 +20,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from selpe.privacy.votes import sets_approved
+
 Law = Literal["permute-and-flip", "exponential"]
 
 SEED = 20_240_229
@@ -179,7 +181,7 @@ def set_outlook(*, rows: int, options: int, rate: float, law: Law = "permute-and
         return CHANCE
     seen = _seen(rows, options)
     world = _world(seen, min(options, MOST_CANDIDATES), SETS, unseen=True)
-    return _outlook(world, _Vote(rows, options, rate, (options // 2) / options, law, seen / rows))
+    return _outlook(world, _Vote(rows, options, rate, sets_approved(options) / options, law, seen / rows))
 
 
 @lru_cache(maxsize=1024)

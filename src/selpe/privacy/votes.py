@@ -166,7 +166,7 @@ class Prototype:
 
 @dataclass(frozen=True, slots=True)
 class Predictive:
-    """A row approves, in each view, the ⌊G/2⌋ sets whose public model ranks the row's own label highest.
+    """A row approves, in each view, the few sets (`sets_approved`) whose public model ranks its own label highest.
 
     The views' approvals are averaged; the average times the number of views is the integer vote.
     """
@@ -195,13 +195,13 @@ class Predictive:
         for row in rows:
             # One row at a time: rounding in a public model then cannot depend on the other rows.
             views = np.asarray(self.judge.score([row]), dtype=np.float64).reshape(self.step, self.options)
-            scores += lowest(-views, self.options // 2).sum(axis=0, dtype=np.int64)
+            scores += lowest(-views, sets_approved(self.options)).sum(axis=0, dtype=np.int64)
         return scores
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """A row approves the ⌊G/2⌋ sets that are nearest to it, by its mean distance to the k nearest members of a set.
+    """A row approves the few sets (`sets_approved`) nearest to it, by its mean distance to their k nearest members.
 
     `pool` holds the members of all sets together, `sets` says by candidate index who belongs to which.
     """
@@ -236,7 +236,7 @@ class Coverage:
         members = [np.asarray(member, dtype=np.intp) for member in self.sets]
         for _, distances in _distances(self.pool, rows):
             reach = np.column_stack([self._reach(distances[:, member]) for member in members])
-            scores += lowest(reach, self.options // 2).sum(axis=0, dtype=np.int64)
+            scores += lowest(reach, sets_approved(self.options)).sum(axis=0, dtype=np.int64)
         return scores
 
     def _reach(self, distances: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -252,6 +252,15 @@ class Coverage:
 # Closed lists: a vote of unknown bounds would void the argument.
 RecordVote: TypeAlias = Approval | Closeness | Prototype
 SetVote: TypeAlias = Predictive | Coverage
+
+
+def sets_approved(options: int) -> int:
+    """How many of so many sets a row approves: about the square root, at most half.
+
+    Six prompt variants differ enough to be halved. Among 30 candidate releases most are much alike, and approving half
+    of them says little: on real reviews a vote for a quarter gained twice as much AUC at ε = 1, on triage as much.
+    """
+    return min(options // 2, math.ceil(math.sqrt(options)))
 
 
 def lowest(costs: NDArray[np.float32] | NDArray[np.float64], count: int) -> NDArray[np.bool_]:
