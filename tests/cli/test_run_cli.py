@@ -121,6 +121,13 @@ def test_machines_get_outlook_events_and_result(project: Path) -> None:
     assert result.err == ""
 
 
+def test_settings_given_by_name_hold_where_their_own_flags_are_not_given() -> None:
+    result = selpe("--json", "run", "--dry-run", "--set", "records=7", "--set", "epsilon=0.5")
+    assert result.code == 0
+    plan = json.loads(result.out)["outlook"]["plan"]
+    assert (plan["records"], plan["epsilon"]) == (7, 0.5)
+
+
 def test_flags_outdo_the_file(project: Path) -> None:
     words = ("--epsilon", "0.5", "--records", "6", "--seed", "7", "--out", "elsewhere", "--set", "multiplicity=2")
     result = selpe("run", "--json", *words)

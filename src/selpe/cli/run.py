@@ -67,8 +67,9 @@ def run(
 ) -> None:
     """Write a synthetic table: plan and estimate first, then the work, then where everything is."""
     flags: dict[str, Any] = {**PAPER, "method": "selpe"} if method == "paper" else {"method": method}
-    flags |= _assigned(setting or [])
-    flags |= {"epsilon": epsilon, "records": records, "llm": llm, "encoder": encoder, "seed": seed}
+    flags |= assigned(setting or [])
+    own = {"epsilon": epsilon, "records": records, "llm": llm, "encoder": encoder, "seed": seed}
+    flags |= {name: value for name, value in own.items() if value is not None}  # else they would undo --set
     settings = _load(config, {**flags, "out": str(out_folder.resolve()) if out_folder else None})
     begin(settings, name=name, dry_run=dry_run, yes=yes, watch=watch, port=port, insist=insist)
 
@@ -142,7 +143,8 @@ def preview(
     from selpe.cli.conduct import opened_model
     from selpe.schema import Schema
 
-    settings = _load(config, {**_assigned(setting or []), "llm": llm, "seed": seed})
+    own = {name: value for name, value in (("llm", llm), ("seed", seed)) if value is not None}
+    settings = _load(config, {**assigned(setting or []), **own})
     schema = Schema.load(settings.data_schema)
     with opened_model(settings) as model, err().status(f"writing {count} candidates") as status:
         found = candidates_of(settings, schema, model, count)
@@ -243,7 +245,7 @@ def _load(path: Path | None, flags: dict[str, Any]) -> RunConfig:
     return load_config(path or Path("selpe.yaml"), flags=flags)
 
 
-def _assigned(pairs: list[str]) -> dict[str, Any]:
+def assigned(pairs: list[str]) -> dict[str, Any]:
     """Settings given as name=value or group.name=value, with values read as in the file."""
     from selpe.yaml import parse_yaml
 
