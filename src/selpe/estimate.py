@@ -166,4 +166,6 @@ def weight_of(llm: str) -> int:
     if llm in REGISTRY:
         return REGISTRY[llm].size
     path = Path(llm)
+    if path.is_dir():
+        return sum(file.stat().st_size for file in path.glob("*.safetensors")) or 10**9
     return path.stat().st_size if path.is_file() else 10**9

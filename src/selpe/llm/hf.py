@@ -8,6 +8,7 @@ text follows from its request's seed, and a grammar holds, whatever else is in t
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections import deque
@@ -321,12 +322,21 @@ class _Grammars:
 
 
 def _libraries() -> tuple[Any, Any]:
+    patient_threads()
     try:
         import torch
         import transformers
     except ImportError as problem:
         raise ModelError("the packages torch and transformers are not installed", hint=_INSTALL) from problem
     return torch, transformers
+
+
+def patient_threads() -> None:
+    """Lets torch's threads sleep while they wait for each other, before torch is loaded.
+
+    By default they spin: on cores that others use, too, that is several times slower than a single thread.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def best_device(torch: Any) -> str:

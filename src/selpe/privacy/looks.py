@@ -153,9 +153,9 @@ def square_of(epsilon: float, delta: float) -> float:
 
 
 def _said(kind: str, looks: Sequence[Look]) -> str:
-    if len(looks) > 1:
-        return f"{len(looks)} looks ({kind})"
-    return f"{kind}, {looks[0].count} steps" if looks[0].count > 1 else kind
+    if any(look.count > 1 for look in looks):
+        return f"{kind}, {sum(look.count for look in looks)} steps"
+    return f"{len(looks)} looks ({kind})" if len(looks) > 1 else kind
 
 
 def _plain(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from selpe.baselines.base import Parts, SpendingPlan
@@ -27,12 +28,15 @@ _LETTERS_PER_TOKEN = 4.0
 def training_plan(
     config: RunConfig, units: int, looks: Sequence[Look], *, shares: Sequence[float] | None = None, texts: int = 0
 ) -> GaussianPlan:
-    """The plan of these looks; by default μ² is shared in proportion to steps, so that each has the same noise."""
+    """The plan of these looks; by default μ² is shared in proportion to steps, so that each has the same noise.
+
+    `texts` is how many the models will write; without any, no records come out.
+    """
     return gaussian_plan(
         config.method,
         looks,
         units=units,
-        records=config.records,
+        records=config.records if texts else 0,
         epsilon=config.epsilon,
         delta=config.delta,
         adjacency=config.adjacency,
@@ -83,7 +87,7 @@ def _parameters(model: str) -> float:
     """How many parameters a model has, by the size of its file; one of ordinary size where nobody knows yet."""
     from selpe.estimate import weight_of
 
-    return weight_of(model) / _BYTES_PER_PARAMETER
+    return weight_of(model) / (4.0 if Path(model).is_dir() else _BYTES_PER_PARAMETER)
 
 
 def _letters(schema: Schema) -> float:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from selpe.errors import ConfigError, ModelError
 from selpe.llm.download import Progress
-from selpe.llm.hf import best_device, where
+from selpe.llm.hf import best_device, patient_threads, where
 from selpe.llm.models import ModelStore
 
 Tuning = Literal["lora", "full"]
@@ -38,6 +38,7 @@ Load = Callable[[str], Weights]
 
 def libraries() -> tuple[Any, Any, Any]:
     """torch, transformers and peft; raises an error that names the extra where one of them is missing."""
+    patient_threads()
     try:
         import peft
         import torch
