@@ -52,9 +52,23 @@ def _options(
 
 def _topics() -> list[Callable[[typer.Typer], None]]:
     """The commands in the order in which a newcomer needs them."""
-    from selpe.cli import budget, check, data, demo, doctor, evaluate, init, models, plan, run, schema, serve
+    from selpe.cli import (
+        budget,
+        check,
+        data,
+        demo,
+        doctor,
+        evaluate,
+        experiment,
+        init,
+        models,
+        plan,
+        run,
+        schema,
+        serve,
+    )
 
-    topics = (demo, init, check, schema, plan, run, evaluate, budget, models, serve, doctor, data)
+    topics = (demo, init, check, schema, plan, run, evaluate, budget, models, serve, doctor, data, experiment)
     return [topic.register for topic in topics]
 
 

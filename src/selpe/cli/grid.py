@@ -1,0 +1,380 @@
+"""Doing a grid for somebody at a terminal: estimate first, a bar while it runs, tables at the end, and how to go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from selpe.cli.console import emit, err, json_mode, out
+from selpe.errors import ExitCode, SelPEError, StoppedError
+
+if TYPE_CHECKING:
+    from selpe.events import Event
+    from selpe.experiments.blocks import Block
+    from selpe.experiments.cells import Bench
+    from selpe.experiments.conduct import Listener
+    from selpe.experiments.designs import Ask
+    from selpe.experiments.grid import Cell
+    from selpe.experiments.outlook import Outlook
+    from selpe.experiments.sources import Source
+    from selpe.llm.base import ChatModel
+
+LINE_EVERY = 10.0  # seconds between lines of progress where there is no terminal
+_NARROW = frozenset({"ε asked", "spreads", "recall", "TPR kernel", "records"})  # columns that a terminal does without
+
+
+def do_grid(
+    name: str,
+    ask: Ask,
+    sources: Mapping[str, Source],
+    *,
+    encoder: str,
+    on: str,
+    train_python: Path | None,
+    out_folder: Path,
+    dry_run: bool,
+) -> None:
+    """Does an experiment, or the rest of it, and shows its tables."""
+    from selpe.cli.conduct import stopping_at_ctrl_c
+    from selpe.experiments.conduct import conduct, pending
+    from selpe.experiments.designs import DESIGNS
+    from selpe.experiments.outlook import outlook
+
+    cancel = threading.Event()
+    cells = list(DESIGNS[name](ask))
+    made = _bench(
+        ask, cells, sources, encoder=encoder, on=on, train_python=train_python, root=out_folder, cancel=cancel
+    )
+    with made as bench:
+        with err().status("preparing the data"):
+            todo = pending(cells, bench)
+            expected = outlook(cells, todo, bench)
+        _show_outlook(name, expected, cells, bench)
+        if dry_run:
+            return
+        failed: dict[str, str] = {}
+        try:
+            with _showing(expected) as listener, stopping_at_ctrl_c(cancel):
+                failed = conduct(cells, bench, listener).failed
+        except StoppedError:
+            _finish(name, ask, cells, bench, failed)
+            _say_how_to_go_on()
+            raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+        except SelPEError:
+            _finish(name, ask, cells, bench, failed)
+            raise
+        _finish(name, ask, cells, bench, failed)
+    if failed:
+        raise typer.Exit(int(ExitCode.FAILED))
+
+
+def _bench(
+    ask: Ask, cells: Sequence[Cell], sources: Mapping[str, Source], *, encoder: str, on: str,
+    train_python: Path | None, root: Path, cancel: threading.Event,
+) -> Bench:  # fmt: skip
+    """The place where cells are done; what cannot work is found out now."""
+    from selpe.cli.fetch_bar import fetch_bar
+    from selpe.evaluate.views import open_view
+    from selpe.evaluate.views.embedding import Embeddings
+    from selpe.experiments.cells import Bench
+    from selpe.experiments.judging import Judge
+    from selpe.experiments.trained import TrainPython
+    from selpe.llm.open import open_encoder, open_model
+
+    with fetch_bar() as bar:
+        opened = open_encoder(encoder, progress=bar)
+    train = None
+    if train_python is not None:
+        train = TrainPython(train_python)
+        train.require()
+
+    def model(llm: str) -> ChatModel:
+        with fetch_bar() as bar:
+            return open_model(llm, progress=bar)
+
+    bench = Bench(
+        root=root,
+        sources=sources,
+        judge=Judge.of(
+            opened,
+            ask.size.views,
+            on=on,
+            most=ask.size.most_test,
+            allowed=str(ask.settings.get("allow_private_text_to") or ""),
+        ),
+        encoder=opened,
+        encoder_name=encoder,
+        open_model=model,
+        pool=max(cell.private for cell in cells),
+        train=train,
+        cancel=cancel,
+    )
+    first = next(iter(sources.values())).split(root / "data", ask.seeds[0], bench.pool)
+    for view in ask.size.views:
+        open_view(view, first.schema, Embeddings(opened)).require()
+    return bench
+
+
+# -- before ----------------------------------------------------------------------------------------------------------
+
+
+def _show_outlook(name: str, expected: Outlook, cells: Sequence[Cell], bench: Bench) -> None:
+    from selpe.experiments.conduct import refused
+
+    skipped = refused(cells, bench)
+    emit({"outlook": {"experiment": name, **expected.as_dict(), "skipped": skipped}})
+    if json_mode():
+        return
+    from rich.markup import escape
+
+    from selpe.cli.conduct import shown
+    from selpe.cli.outcome import grid, print_table
+    from selpe.progress import duration
+    from selpe.report.words import compact
+
+    console, rows = out(), grid()
+    splits = {(cell.data, cell.seed): bench.split(cell) for cell in cells}
+    for data in dict.fromkeys(cell.data for cell in cells):
+        (split, *others) = [split for (known, _), split in splits.items() if known == data]
+        sizes = f"{len(split.side('private')):,} private, {len(bench.judge.rows(split)):,} to measure on"
+        rows.add_row("data", f"{escape(data)}: {sizes}, {1 + len(others)} split{'s' if others else ''}")
+    left = expected.cells - expected.done
+    rows.add_row("cells", f"{left:,} to do" + (f", {expected.done:,} done already" if expected.done else ""))
+    if left:
+        rows.add_row("time", f"at most about [bold]{duration(expected.seconds)}[/] [dim]({escape(expected.basis)})[/]")
+        rows.add_row("tokens", f"at most about {compact(expected.tokens)} to write; cells share answers")
+        slow = sorted(expected.slowest.items(), key=lambda pair: -pair[1])[:3]
+        rows.add_row("slowest", ", ".join(f"{escape(row)} {duration(seconds)}" for row, seconds in slow))
+    rows.add_row("folder", f"{escape(shown(bench.root))} [dim](own ledgers; not for release)[/]")
+    print_table(console, rows)
+    for method, why in skipped.items():
+        console.print(f"[yellow]skipped[/] {escape(method)}: {escape(why)}")
+    if any(source.own for source in bench.sources.values()):
+        console.print(
+            "[yellow]•[/] Every cell spends its ε on your rows, outside of your budget's ledger. Use what you see here "
+            "to choose a method, and release nothing of it."
+        )
+    console.print()
+
+
+# -- while it runs ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _showing(expected: Outlook) -> Iterator[Listener]:
+    """A listener that shows how far the grid is: a bar, lines now and then, or JSON."""
+    if json_mode():
+        yield _Json()
+        return
+    if not err().is_terminal:
+        yield _Lines()
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err(), transient=True) as bar:
+        yield _Bars(bar, expected.cells - expected.done)
+
+
+class _Reading:
+    """What all listeners share: a meter on the cell's run."""
+
+    def __init__(self) -> None:
+        from selpe.progress import Meter
+
+        self.meter = Meter()
+        self.began_at = time.monotonic()
+
+    def began(self, cell: Cell, number: int, total: int) -> None:
+        """A cell is begun."""
+        from selpe.progress import Meter
+
+        self.meter = Meter(epsilon=cell.epsilon)
+        self.began_at = time.monotonic()
+
+    def heard(self, event: Event) -> None:
+        """Something happened in its run."""
+        self.meter.listen(event)
+
+    @property
+    def seconds(self) -> float:
+        """How long the cell has taken so far."""
+        return time.monotonic() - self.began_at
+
+
+class _Bars(_Reading):
+    """Two bars: all cells, and the one in hand."""
+
+    def __init__(self, bar: Any, total: int) -> None:
+        super().__init__()
+        self._bar = bar
+        self._all = bar.add_task("cells", total=total)
+        self._one = bar.add_task("", total=100)
+
+    def began(self, cell: Cell, number: int, total: int) -> None:
+        """A cell is begun."""
+        super().began(cell, number, total)
+        self._bar.update(self._all, completed=number - 1, total=total)
+        self._bar.update(self._one, description=f"{cell.title:<50.50}", completed=0)
+
+    def heard(self, event: Event) -> None:
+        """Something happened in its run."""
+        super().heard(event)
+        self._bar.update(self._one, completed=round(100 * self.meter.read().share))
+
+    def ended(self, cell: Cell, why: str) -> None:
+        """The cell is done."""
+        from rich.markup import escape
+
+        self._bar.advance(self._all)
+        mark, said = ("[green]✓[/]", "") if not why else ("[red]✗[/]", f": {escape(why)}")
+        self._bar.console.print(
+            f"{mark} [dim]{_clock(self.seconds):>7}[/]  {escape(cell.title)}{said}", highlight=False
+        )
+
+
+class _Lines(_Reading):
+    """One line per cell and one every ten seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = time.monotonic()
+        self._place = ""
+
+    def began(self, cell: Cell, number: int, total: int) -> None:
+        """A cell is begun."""
+        super().began(cell, number, total)
+        self._place = f"[{number} of {total}] {cell.title}"
+        self._print(self._place)
+
+    def heard(self, event: Event) -> None:
+        """Something happened in its run."""
+        super().heard(event)
+        if time.monotonic() - self._last >= LINE_EVERY:
+            reading = self.meter.read()
+            self._print(f"{self._place}: {reading.title}, {reading.done:,} of {reading.total:,} {reading.unit}")
+
+    def ended(self, cell: Cell, why: str) -> None:
+        """The cell is done."""
+        self._print(f"{self._place}: {f'failed: {why}' if why else 'done'} after {_clock(self.seconds)}")
+
+    def _print(self, line: str) -> None:
+        self._last = time.monotonic()
+        err().print(line, markup=False)
+
+
+class _Json(_Reading):
+    """A JSON line per cell."""
+
+    def began(self, cell: Cell, number: int, total: int) -> None:
+        """A cell is begun."""
+        super().began(cell, number, total)
+        emit({"cell": {"state": "begun", "number": number, "total": total, **cell.as_dict()}})
+
+    def ended(self, cell: Cell, why: str) -> None:
+        """The cell is done."""
+        state = {"state": "failed" if why else "done", "why": why, "seconds": round(self.seconds, 1)}
+        emit({"cell": {**cell.as_dict(), **state}})
+
+
+def _clock(seconds: float) -> str:
+    from selpe.progress import duration
+
+    return duration(seconds)
+
+
+# -- at the end ------------------------------------------------------------------------------------------------------
+
+
+def _finish(name: str, ask: Ask, cells: Sequence[Cell], bench: Bench, failed: Mapping[str, str]) -> None:
+    """Writes what there is and shows it."""
+    from selpe.experiments.conduct import gathered, refused
+    from selpe.experiments.outputs import write_outputs
+    from selpe.experiments.results import gather
+    from selpe.experiments.tables import Setting
+
+    folder = bench.root / name
+    results = gather(cells, gathered(cells, bench), bench.key)
+    if not results.points:
+        return
+    setting = Setting(
+        experiment=name,
+        size=ask.size.name,
+        llms=ask.llms,
+        encoder=bench.encoder_name,
+        views=ask.size.views,
+        on=bench.judge.on,
+        seeds=ask.seeds,
+        per_class=ask.size.per_class,
+        private=ask.size.private,
+        epsilons=ask.epsilons,
+        papers={data: source.paper for data, source in bench.sources.items()},
+        skipped=refused(cells, bench),
+        failed=failed,
+    )
+    blocks = write_outputs(results, setting, folder)
+    files = sorted(path.name for path in folder.iterdir() if path.suffix in (".md", ".csv", ".parquet", ".svg"))
+    emit({"experiment": {"name": name, "folder": str(folder), "files": files, "cells": len(cells),
+                         "done": results.done, "failed": dict(failed), "skipped": dict(setting.skipped)}})  # fmt: skip
+    if not json_mode():
+        _show(name, blocks, folder, files)
+
+
+def _show(name: str, blocks: Sequence[Block], folder: Path, files: Sequence[str]) -> None:
+    from rich.markup import escape
+
+    from selpe.cli.conduct import shown
+    from selpe.experiments.blocks import Text
+
+    console = out()
+    for block in blocks:
+        if isinstance(block, Text):
+            if block.content == "Every figure":  # the page has them
+                break
+            style = "bold" if block.level else "dim"
+            console.print(f"[{style}]{escape(block.content)}[/]", soft_wrap=True)
+        else:
+            _print_block(block)
+            console.print()
+    console.print(
+        f"[bold]{shown(folder / 'table.md')}[/] has everything; beside it: {', '.join(files)}", soft_wrap=True
+    )
+
+
+def _print_block(block: Any) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from selpe.cli.outcome import print_table
+
+    console = out()
+    keep = [
+        place for place, heading in enumerate(block.headings) if not (console.is_terminal and heading in _NARROW)
+    ]  # fmt: skip
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for place in keep:
+        table.add_column(escape(block.headings[place]), justify="left" if place == 0 else "right")
+    for row in block.rows:
+        table.add_row(*(_styled(row[place]) for place in keep))
+    print_table(console, table)
+
+
+def _styled(cell: str) -> str:
+    """Markdown's bold as a terminal's."""
+    from rich.markup import escape
+
+    before, star, rest = escape(cell).partition("**")
+    inside, _, after = rest.partition("**")
+    return f"{before}[bold]{inside}[/]{after}" if star else before
+
+
+def _say_how_to_go_on() -> None:
+    emit({"stopped": {"resume": "the same command"}})
+    if not json_mode():
+        err().print("[yellow]stopped[/]; finished cells are kept. The same command goes on.")

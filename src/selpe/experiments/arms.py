@@ -1,0 +1,64 @@
+"""The rows of a table: methods with their settings, and the controls that stand beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from selpe.errors import ConfigError
+
+Kind = Literal["run", "private rows", "real rows"]
+
+# The paper's own configuration: its rule, without our guides and bundles, with its T, K and τ.
+PAPER: Mapping[str, Any] = {
+    "guides": "off", "bundles": 0, "votes": "prototype", "mechanism": "exponential", "inclusion": "centre",
+    "explore": 0.0, "temperature": 1.2, "rounds": 5, "multiplicity": 3,
+}  # fmt: skip
+TRAINED = frozenset({"ctcl", "dpgen", "dpds"})  # methods that train a model and need torch
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A method as a row. `paper` is its name in the paper's tables, '' for what they have not got."""
+
+    name: str
+    title: str
+    method: str
+    paper: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def trained(self) -> bool:
+        """Whether it needs torch."""
+        return self.method in TRAINED
+
+
+ARMS: Mapping[str, Arm] = {
+    arm.name: arm
+    for arm in (
+        Arm("selpe", "SelPE", "selpe"),
+        Arm("selpe-paper", "SelPE, paper's configuration", "selpe", "selpe", PAPER),
+        Arm("augpe", "Aug-PE", "augpe", "augpe"),
+        Arm("wasp", "WASP", "wasp", "wasp"),
+        Arm("ctcl", "CTCL", "ctcl", "ctcl"),
+        Arm("dpgen", "DP-Gen", "dpgen", "dpgen"),
+        Arm("dpds", "DP-DS", "dpds", "dpds"),
+    )
+}
+OURS = ("selpe", "selpe-paper")
+NOTHING, EVERYTHING = "control: ε = 0", "control: ε = ∞"
+PRIVATE_ROWS, REAL_ROWS = "control: private rows", "control: as many real rows"
+CONTROLS = (NOTHING, EVERYTHING, PRIVATE_ROWS, REAL_ROWS)
+
+
+def arm_of(name: str) -> Arm:
+    """The arm of that name."""
+    if name not in ARMS:
+        raise ConfigError(f"there is no method '{name}'", where="--methods", hint=f"the methods are {', '.join(ARMS)}")
+    return ARMS[name]
+
+
+def title_of(name: str) -> str:
+    """What a row is called in a table: an arm's title, or the name itself."""
+    return ARMS[name].title if name in ARMS else name

@@ -1,0 +1,172 @@
+"""Which cells an experiment has: the paper's tables and figures, and the comparison on one data set.
+
+Controls belong to every one of them: ε = 0 (what the public model can do alone), ε = ∞, training on the private rows
+themselves, and training on as many real rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from selpe.experiments.arms import ARMS, EVERYTHING, NOTHING, PRIVATE_ROWS, REAL_ROWS, Arm, arm_of
+from selpe.experiments.grid import Cell, Factor, merged
+from selpe.experiments.sizes import Size
+from selpe.method_settings import GAUSSIAN_METHODS
+
+ALL = tuple(ARMS)
+# What the paper takes away, and what of ours can be taken away; the rest stays as it is.
+WITHOUT: Mapping[str, Mapping[str, Any]] = {
+    "without contrast": {"contrast": False},
+    "without progressive quota": {"quota": "uniform"},
+    "without two stages": {"stages": 1},
+    "without field kernel": {"kernel": "global"},
+}
+WITHOUT_OURS: Mapping[str, Mapping[str, Any]] = {
+    "without guides": {"guides": "off"},
+    "without bundles": {"bundles": 0},
+    "without exploration": {"explore": 0.0},
+    "votes as in the paper": {"votes": "prototype"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What an experiment is asked for: data sets, seeds, ε, methods, models, amounts, settings over all others."""
+
+    size: Size
+    data: Sequence[str]
+    seeds: Sequence[int]
+    epsilons: Sequence[float]
+    methods: Sequence[str] = ALL
+    llms: Sequence[str] = ("smollm2",)
+    base: str = "selpe"  # of ablation, hyper-parameters and backbones
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def cell(
+        self,
+        data: str,
+        seed: int,
+        arm: Arm,
+        epsilon: float,
+        *,
+        row: str | None = None,
+        llm: str | None = None,
+        private: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        factors: Mapping[str, Factor] | None = None,
+    ) -> Cell:
+        """A run of an arm."""
+        # Groups of other methods change nothing: they stay out, so that cells are shared between experiments.
+        every = merged(self.size.settings, arm.settings, settings or {}, self.settings)
+        own = {name: value for name, value in every.items() if name not in GAUSSIAN_METHODS or name == arm.method}
+        return Cell(
+            data, seed, arm.name if row is None else row, "run", arm.method, epsilon, llm or self.llms[0],
+            self.size.per_class, private or self.size.private, own, dict(factors or {}),
+        )  # fmt: skip
+
+    def controls(self, data: str, seed: int, *, arm: Arm | None = None, **more: Any) -> Iterator[Cell]:
+        """The four controls of a split."""
+        mine = arm or ARMS["selpe"]
+        yield self.cell(data, seed, mine, 0.0, row=NOTHING, **more)
+        yield self.cell(data, seed, mine, math.inf, row=EVERYTHING, **more)
+        yield from self.real(data, seed, private=more.get("private"), factors=more.get("factors"))
+
+    def real(
+        self, data: str, seed: int, *, private: int | None = None, factors: Mapping[str, Factor] | None = None
+    ) -> Iterator[Cell]:
+        """The two controls that train on real rows."""
+        rows = private or self.size.private
+        for row, kind in ((PRIVATE_ROWS, "private rows"), (REAL_ROWS, "real rows")):
+            yield Cell(data, seed, row, kind, "", 0.0, "", self.size.per_class, rows, {}, dict(factors or {}))  # type: ignore[arg-type]
+
+
+def main(ask: Ask) -> Iterator[Cell]:
+    """Data sets × methods × ε: the paper's main table."""
+    for data, seed in _places(ask):
+        yield from ask.controls(data, seed)
+        for name in ask.methods:
+            for epsilon in ask.epsilons:
+                yield ask.cell(data, seed, arm_of(name), epsilon)
+
+
+def backbone(ask: Ask) -> Iterator[Cell]:
+    """One method × models × ε."""
+    arm = arm_of(ask.base)
+    for data, seed in _places(ask):
+        for llm in ask.llms:
+            told: dict[str, Factor] = {"backbone": llm}
+            yield ask.cell(data, seed, arm, 0.0, row=NOTHING, llm=llm, factors=told)
+            yield ask.cell(data, seed, arm, math.inf, row=EVERYTHING, llm=llm, factors=told)
+            for epsilon in ask.epsilons:
+                yield ask.cell(data, seed, arm, epsilon, llm=llm, factors=told)
+        yield from ask.real(data, seed)
+
+
+def scale(ask: Ask) -> Iterator[Cell]:
+    """Methods × private rows a class, at one ε: the figure on stability."""
+    for data, seed in _places(ask):
+        for rows in ask.size.rows:
+            told: dict[str, Factor] = {"rows": rows}
+            yield from ask.controls(data, seed, private=rows, factors=told)
+            for name in ask.methods:
+                for epsilon in ask.epsilons:
+                    yield ask.cell(data, seed, arm_of(name), epsilon, private=rows, factors=told)
+
+
+def hyper(ask: Ask) -> Iterator[Cell]:
+    """T, K, b and τ, one at a time around the base."""
+    arm = arm_of(ask.base)
+    for data, seed in _places(ask):
+        yield from ask.controls(data, seed, arm=arm)
+        for parameter, values in ask.size.hyper.items():
+            for value in values:
+                exact = value if parameter == "temperature" else int(value)
+                for epsilon in ask.epsilons:
+                    yield ask.cell(data, seed, arm, epsilon, settings={parameter: exact},
+                                   factors={"parameter": parameter, "value": exact})  # fmt: skip
+
+
+def ablation(ask: Ask) -> Iterator[Cell]:
+    """The base, and the base without each of its parts."""
+    arm = arm_of(ask.base)
+    parts = {"full": {}, **WITHOUT, **(WITHOUT_OURS if ask.base == "selpe" else {})}
+    for data, seed in _places(ask):
+        yield from ask.controls(data, seed, arm=arm)
+        for epsilon in ask.epsilons:
+            for row, taken in parts.items():
+                yield ask.cell(data, seed, arm, epsilon, row=row, settings=taken)
+            if ask.base == "selpe":
+                yield ask.cell(data, seed, ARMS["selpe-paper"], epsilon)
+
+
+def privacy(ask: Ask) -> Iterator[Cell]:
+    """Attacks on what each method released; DP-DS releases nothing."""
+    for data, seed in _places(ask):
+        yield from ask.controls(data, seed)
+        for name in ask.methods:
+            for epsilon in ask.epsilons:
+                if name != "dpds":
+                    yield ask.cell(data, seed, arm_of(name), epsilon)
+
+
+def compare(ask: Ask) -> Iterator[Cell]:
+    """Every method on the same data, by every measure."""
+    return main(ask)
+
+
+DESIGNS: Mapping[str, Callable[[Ask], Iterator[Cell]]] = {
+    "main": main, "backbone": backbone, "scale": scale, "hyper": hyper, "ablation": ablation, "privacy": privacy,
+    "compare": compare,
+}  # fmt: skip
+# ε of experiments that the paper does at one.
+ONE_EPSILON = frozenset({"scale", "hyper", "ablation", "privacy", "compare"})
+
+
+def _places(ask: Ask) -> Iterator[tuple[str, int]]:
+    """Data sets and seeds in an order in which cells of one split follow each other: they share model answers."""
+    for data in ask.data:
+        for seed in ask.seeds:
+            yield data, seed

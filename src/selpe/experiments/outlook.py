@@ -1,0 +1,82 @@
+"""What a grid will take, before it starts: cells, tokens, time. Model answers that cells share are counted for each of
+them, so that it is an upper estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from selpe.errors import SelPEError
+from selpe.experiments.cells import Bench
+from selpe.experiments.grid import Cell
+from selpe.experiments.shared import speed_of
+
+_JUDGING = 12.0  # seconds a cell, where none has been judged yet
+# Settings that change neither the number of candidates nor their length; nor do ε and seed.
+_UNTOLD = frozenset({"rounds", "batches", "alpha", "temperature", "contrast", "quota", "kernel", "explore", "votes",
+                     "inclusion", "mechanism"})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The estimate of a grid. `slowest` is the time of each row's cells together."""
+
+    cells: int
+    done: int
+    tokens: int
+    seconds: float
+    basis: str
+    slowest: dict[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The estimate as plain data."""
+        return {
+            "cells": self.cells, "done": self.done, "tokens": self.tokens, "seconds": round(self.seconds),
+            "basis": self.basis, "by_row": {row: round(seconds) for row, seconds in self.slowest.items()},
+        }  # fmt: skip
+
+
+def outlook(cells: Sequence[Cell], todo: Sequence[Cell], bench: Bench) -> Outlook:
+    """The estimate for what is still to do."""
+    known: dict[tuple[Any, ...], tuple[int, float, str]] = {}
+    by_row: dict[str, float] = {}
+    tokens, bases = 0, dict.fromkeys(["nothing to do"])
+    judging = _judging(cells, bench)
+    for cell in todo:
+        written, seconds, basis = 0, 0.0, ""
+        if cell.kind == "run":
+            told = sorted((name, value) for name, value in cell.settings.items() if name not in _UNTOLD)
+            alike = (cell.data, cell.method, cell.llm, cell.per_class, str(told))
+            if alike not in known:
+                known[alike] = _estimate(cell, bench)
+            written, seconds, basis = known[alike]
+        tokens += written
+        by_row[cell.row] = by_row.get(cell.row, 0.0) + seconds + judging
+        bases[basis] = None
+    said = [basis for basis in bases if basis and (not todo or basis != "nothing to do")]
+    distinct = len({bench.key(cell) for cell in cells if not bench.refusal(cell)})
+    return Outlook(distinct, distinct - len(todo), tokens, sum(by_row.values()), "; ".join(said), by_row)
+
+
+def _estimate(cell: Cell, bench: Bench) -> tuple[int, float, str]:
+    from selpe.baselines import recipe_of
+
+    config, split = bench.config(cell), bench.split(cell)
+    try:
+        recipe = recipe_of(cell.method)
+        plan = recipe.plan(config, split.schema, len(split.private(cell.private)))
+        found = recipe.estimate(config, split.schema, plan, [])
+    except SelPEError:
+        return 0, 0.0, "no estimate for some cells"
+    speed = speed_of(bench.root / "answers", cell.llm)
+    if speed is None or "training" in found.basis:
+        return found.completion_tokens, found.seconds, found.basis
+    return found.completion_tokens, found.completion_tokens / speed, "the speed of earlier cells"
+
+
+def _judging(cells: Sequence[Cell], bench: Bench) -> float:
+    """Seconds that it takes to judge a cell, by those that are done."""
+    found = [result["judging_seconds"] for cell in cells if (result := bench.result(cell)) is not None]
+    return fmean(found) if found else _JUDGING

@@ -1,0 +1,97 @@
+"""How large an experiment is: minutes on two cores, an hour or two, or the paper's setting for a server with a GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from selpe.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The amounts of an experiment. `settings` are those of the runs; `most_test` caps test rows a class."""
+
+    name: str
+    per_class: int  # synthetic records
+    private: int  # private rows a class
+    seeds: int
+    epsilons: tuple[float, ...]
+    most_test: int | None
+    views: tuple[str, ...]
+    rows: tuple[int, ...]  # private rows a class of the experiment on scale
+    hyper: Mapping[str, tuple[float, ...]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+_EMBEDDED = ("minilm", "boosted")
+_TRAINING_TINY = {"steps": 4, "stretches": 2, "layers": 2, "tokens": 128}
+_TRAINING_SMALL = {"steps": 12, "stretches": 4, "layers": 8, "tokens": 192}
+SIZES: Mapping[str, Size] = {
+    size.name: size
+    for size in (
+        Size(
+            "tiny",
+            per_class=4,
+            private=20,
+            seeds=1,
+            epsilons=(2.0,),
+            most_test=40,
+            views=_EMBEDDED,
+            rows=(5, 20),
+            hyper={"rounds": (1, 3), "multiplicity": (1, 3), "batches": (1, 2), "temperature": (0.7, 1.2)},
+            settings={
+                "multiplicity": 2, "guide_sample": 2, "bundles": 16,
+                "augpe": {"rounds": 2, "expansion": 2},
+                "wasp": {"rounds": 2, "votes": 4, "shown": 4},
+                "ctcl": {**_TRAINING_TINY, "public_records": 20, "public_steps": 2, "topics": 4},
+                "dpgen": _TRAINING_TINY,
+                "dpds": _TRAINING_TINY,
+            },
+        ),
+        Size(
+            "small",
+            per_class=12,
+            private=20,
+            seeds=3,
+            epsilons=(4.0, 2.0, 1.0),  # ε = ∞ is among the controls
+            most_test=None,
+            views=_EMBEDDED,
+            rows=(5, 10, 20, 35, 50),
+            hyper={
+                "rounds": (1, 2, 3, 5, 8), "multiplicity": (1, 2, 3, 5), "batches": (1, 2, 4),
+                "temperature": (0.6, 0.8, 1.0, 1.2, 1.4),
+            },
+            settings={
+                "guide_sample": 4,
+                "augpe": {"rounds": 4, "expansion": 3},
+                "ctcl": {**_TRAINING_SMALL, "public_records": 60, "public_steps": 8, "topics": 6},
+                "dpgen": _TRAINING_SMALL,
+                "dpds": _TRAINING_SMALL,
+            },
+        ),
+        Size(
+            "paper",
+            per_class=400,
+            private=20,
+            seeds=3,
+            epsilons=(math.inf, 4.0, 2.0, 1.0),
+            most_test=None,
+            views=("roberta", "tabstar"),
+            rows=(5, 10, 20, 35, 50),
+            hyper={
+                "rounds": (1, 2, 3, 4, 5, 6, 8), "multiplicity": (1, 2, 3, 4, 5, 6), "batches": (1, 2, 5, 10, 20),
+                "temperature": (0.6, 0.8, 1.0, 1.2, 1.4),
+            },
+        ),
+    )
+}  # fmt: skip
+
+
+def size_of(name: str) -> Size:
+    """The size of that name."""
+    if name not in SIZES:
+        raise ConfigError(f"there is no size '{name}'", where="--size", hint=f"the sizes are {', '.join(SIZES)}")
+    return SIZES[name]
