@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from selpe import __version__
 from selpe.errors import SelPEError
@@ -67,6 +68,10 @@ def _add_refusals(app: FastAPI, root: str) -> None:
     async def plain(request: Request, error: HTTPException) -> JSONResponse:
         said = {"kind": "request", "message": str(error.detail).lower(), "where": "", "hint": "see /openapi.json"}
         return answer(error.status_code, {"error": said}, error.headers)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(request: Request, error: ClientDisconnect) -> JSONResponse:
+        return answer(HTTPStatus.BAD_REQUEST, bug(error))  # nobody is left to read it
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -112,14 +112,14 @@ class Desk:
 
     # -- plans and budgets ----------------------------------------------------------------------------------------
 
-    async def outlook(self, name: str, settings: RunSettings) -> Outlook:
+    async def outlook(self, table: StoredTable, settings: RunSettings) -> Outlook:
         """What a run would do. Spends nothing."""
-        config = run_config(settings, self.store.table(name), self.operator, str(self.store.runs))
+        config = run_config(settings, table, self.operator, str(self.store.runs))
         return Outlook(config, await self._reader.ask("plan", settings=config.model_dump(mode="json", by_alias=True)))
 
     async def plan(self, name: str, settings: RunSettings) -> dict[str, Any]:
         """The plan of a run, its price, and whether the budget allows it now."""
-        found = await self.outlook(name, settings)
+        found = await self.outlook(self.store.table(name), settings)
         account = await self.account(name)
         refusal = None
         try:
@@ -157,7 +157,8 @@ class Desk:
         asked = hashlib.sha256(json.dumps(settings.model_dump(), sort_keys=True).encode()).hexdigest()
         if key and (known := self._submitted(name, key, asked)):
             return known, False
-        found, table = await self.outlook(name, settings), self.store.table(name)
+        table = self.store.table(name)
+        found = await self.outlook(table, settings)
         async with self._admitting:
             if key and (known := self._submitted(name, key, asked)):
                 return known, False

@@ -6,10 +6,11 @@ chosen by the names that the operator gave them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from selpe.config import RunConfig, check_config
 from selpe.errors import ConfigError
@@ -25,7 +26,26 @@ OPEN = (
     "temperature", "record_temperature", "attempts", "seed", "augpe",
 )  # fmt: skip
 _STRICT = ConfigDict(extra="forbid", hide_input_in_errors=True, frozen=True, allow_inf_nan=False)
+_LARGEST = 2**53
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+
+
+def _plain(content: Any) -> Any:
+    """The content, where every text can be written down and every number is one that all machines agree on."""
+    match content:
+        case str():
+            if any("\ud800" <= character <= "\udfff" for character in content):
+                raise ValueError("text must be Unicode")
+        case int() | float():
+            if not abs(content) <= _LARGEST:  # also refuses nan
+                raise ValueError("a number must be within ±2⁵³")
+        case Mapping():
+            for name, value in content.items():
+                _plain(name), _plain(value)
+        case list():
+            for value in content:
+                _plain(value)
+    return content
 
 
 def _taken(*names: str) -> dict[str, Any]:
@@ -47,10 +67,12 @@ if TYPE_CHECKING:
         budget: float | None
         records: int
 else:
-    ReadingSettings = create_model("ReadingSettings", __config__=_STRICT, **_taken(*READING))
+    _CHECKS = {"plain": model_validator(mode="before")(_plain)}
+    ReadingSettings = create_model("ReadingSettings", __config__=_STRICT, __validators__=_CHECKS, **_taken(*READING))
     RunSettings = create_model(
         "RunSettings",
         __config__=_STRICT,
+        __validators__=_CHECKS,
         **_taken(*OPEN),
         # ε = ∞ is a control without a guarantee; a server has none to offer.
         epsilon=(float, Field(2.0, ge=0.0, description=RunConfig.model_fields["epsilon"].description)),
