@@ -65,7 +65,8 @@ def test_plans_of_other_methods_expect_nothing(tmp_path: Path) -> None:
 def test_a_choice_without_noise_is_shown_as_a_control(tmp_path: Path) -> None:
     found = told(tmp_path, Started(1, 8, 24), chosen("round-1", float("inf"), private=False))
     assert found["choices"][0]["epsilon"] == "inf"
-    section = making_section({"making": found, "winners": None})
+    section = making_section({"making": found, "winners": None, "subject": {"epsilon": "inf"}})
     assert section is not None
     assert section["controls"]
     assert section["spending"] is None
+    assert section["total"] == "∞"

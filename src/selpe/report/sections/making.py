@@ -21,7 +21,8 @@ def making_section(evaluation: Mapping[str, Any]) -> dict[str, Any] | None:
     return {
         "facts": _facts(found),
         "spending": spending(priced, title=f"ε of each private choice ({found['adjacency']})") if priced else None,
-        "total": epsilon(sum(price for _, price in priced)),
+        "ours": found["method"] in (None, "selpe"),
+        "total": epsilon(evaluation["subject"]["epsilon"]),  # of other methods, the parts need not add up to it
         "controls": any(not one["private"] or one["epsilon"] == "inf" for one in found["choices"]),
         "adjacency": found["adjacency"],
         "winners": _winners(evaluation["winners"]),
@@ -34,6 +35,7 @@ def making_section(evaluation: Mapping[str, Any]) -> dict[str, Any] | None:
 def _facts(found: Mapping[str, Any]) -> list[dict[str, str]]:
     counts = found["counts"]
     facts = {
+        "method": None if found["method"] == "selpe" else found["method"],
         "model": found["model"],
         "encoder": found["encoder"],
         "of work": duration(found["seconds"]) if known(found["seconds"]) else None,
