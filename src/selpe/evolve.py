@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.bundles import Bundle, Origin, make_bundles
-from selpe.encode.base import Encoder
+from selpe.encode.base import Encoder, PublicEncoder
 from selpe.errors import ModelError, StoppedError
 from selpe.events import Answered, Emit, Finished, Included, PoolReady, Selected, StageStarted, Started, silence
 from selpe.generate import Candidate, Generator, Proposal, without_exemplars
@@ -85,6 +85,7 @@ class Evolution:
     adjacency: Adjacency = "replace-one"
     seed: int = 0
     emit: Emit = silence
+    public_encoder: PublicEncoder | None = None  # for pools, in the encoder's place
     _selections: list[Selection] = field(default_factory=list)
     _origins: dict[str, list[Origin]] = field(default_factory=dict)
     _seen: list[Record] = field(default_factory=list)
@@ -255,7 +256,8 @@ class Evolution:
         everything = list({self.schema.dumps(record): record for one in sets for record in one}.values())
         vote: Predictive | Coverage
         if self.schema.label is not None:
-            vote = Predictive(SetJudge(self.schema, self.encoder, sets, everything))
+            judge = SetJudge(self.schema, self.encoder, sets, everything, public_encoder=self.public_encoder)
+            vote = Predictive(judge)
         else:
             place = {self.schema.dumps(record): i for i, record in enumerate(everything)}
             members = tuple(tuple(place[self.schema.dumps(record)] for record in one) for one in sets)
@@ -314,7 +316,8 @@ class Evolution:
     def _told_apart(self) -> dict[str, list[Origin]]:
         """Where candidates came from, with how plainly each belongs to its class."""
         origins = [origin for pool in self._origins.values() for origin in pool]
-        ranks = iter(agreement(self.schema, self.encoder, [origin.candidate.record for origin in origins]))
+        records = [origin.candidate.record for origin in origins]
+        ranks = iter(agreement(self.schema, self.encoder, records, public_encoder=self.public_encoder))
         return {
             label: [replace(origin, agreement=float(next(ranks))) for origin in pool]
             for label, pool in self._origins.items()

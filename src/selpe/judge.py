@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-from selpe.encode.base import Encoder
+from selpe.encode.base import Encoder, PublicEncoder
+from selpe.kernel import Encode
 from selpe.schema import BooleanField, CategoryField, Field, Record, Schema, TextField
 
 BINS = 6
@@ -55,13 +56,22 @@ class _Model:
 
 
 class SetJudge:
-    """A Judge (privacy/votes.py) over sets of labelled records, in a text view and a structured view."""
+    """A Judge (privacy/votes.py) over sets of labelled records, in a text view and a structured view.
+
+    `public_encoder` may encode sets and public records in the encoder's place; private rows go through the encoder.
+    """
 
     def __init__(
-        self, schema: Schema, encoder: Encoder, sets: Sequence[Sequence[Record]], public: Sequence[Record]
+        self,
+        schema: Schema,
+        encoder: Encoder,
+        sets: Sequence[Sequence[Record]],
+        public: Sequence[Record],
+        *,
+        public_encoder: PublicEncoder | None = None,
     ) -> None:
         self._schema = schema
-        self._text = _TextView(schema, encoder, public)
+        self._text = _TextView(schema, encoder, public, public_encoder)
         self._fields = _FieldView(schema, public)
         self._models = self._trained(sets, public)
 
@@ -87,18 +97,19 @@ class SetJudge:
             label = self._schema.label_of(row)
             if label is None:
                 continue
-            for view, features in enumerate(self._views([row])):
+            for view, features in enumerate(self._views([row], self._text.private([row]))):
                 scores[view, number] = [model.percentile(features, label) for model in self._models[view]]
         return scores
 
-    def _views(self, records: Sequence[Record]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        texts = self._text.many(records)
+    def _views(
+        self, records: Sequence[Record], texts: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return texts, np.hstack([texts, FIELD_WEIGHT * self._fields.many(records)])
 
     def _trained(self, sets: Sequence[Sequence[Record]], public: Sequence[Record]) -> list[list[_Model]]:
         labels = [self._schema.label_of(record) for record in public]
-        views = []
-        for features in self._views([*public, *(record for one in sets for record in one)]):
+        views, everything = [], [*public, *(record for one in sets for record in one)]
+        for features in self._views(everything, self._text.public(everything)):
             reference, start, models = features[: len(public)], len(public), []
             for one in sets:
                 here = features[start : start + len(one)]
@@ -108,8 +119,10 @@ class SetJudge:
         return views
 
 
-def agreement(schema: Schema, encoder: Encoder, records: Sequence[Record]) -> NDArray[np.float64]:
-    """How surely each public record is told to be of its own class by a model of the others: a rank in its class, 0 to 1.
+def agreement(
+    schema: Schema, encoder: Encoder, records: Sequence[Record], *, public_encoder: PublicEncoder | None = None
+) -> NDArray[np.float64]:
+    """How surely each public record is told to be of its own class by a model of the others: its rank there, 0 to 1.
 
     A small language model often writes a record that belongs to another class than it was asked for.
     """
@@ -119,9 +132,8 @@ def agreement(schema: Schema, encoder: Encoder, records: Sequence[Record]) -> ND
     folds = min(5, int(counts.min()))
     if schema.label is None or len(classes) < 2 or folds < 2:
         return ranks
-    features = np.hstack(
-        [_TextView(schema, encoder, records).many(records), FIELD_WEIGHT * _FieldView(schema, records).many(records)]
-    )
+    texts = _TextView(schema, encoder, records, public_encoder).public(records)
+    features = np.hstack([texts, FIELD_WEIGHT * _FieldView(schema, records).many(records)])
     model = LogisticRegression(C=2.0, max_iter=200)
     chances = cross_val_predict(model, features, labels, cv=StratifiedKFold(folds), method="predict_proba")
     own = chances[np.arange(len(labels)), np.searchsorted(classes, labels)]
@@ -137,24 +149,33 @@ class _TextView:
     One long field drowns a short one in the embedding of the whole, and the short one may be what tells classes apart.
     """
 
-    def __init__(self, schema: Schema, encoder: Encoder, public: Sequence[Record]) -> None:
+    def __init__(
+        self, schema: Schema, encoder: Encoder, public: Sequence[Record], public_encoder: PublicEncoder | None
+    ) -> None:
         self._schema = schema
         self.encoder = encoder
+        self._encode_public = encoder.encode if public_encoder is None else public_encoder.encode_public
         self._label = () if schema.label is None else (schema.label,)
         self._texts = [f.name for f in schema.fields if isinstance(f, TextField) and f.name != schema.label]
-        known = self._embedded(public)
+        known = self._embedded(public, self._encode_public)
         self._centre = known.mean(axis=0)
         self._axes = np.linalg.svd(known - self._centre, full_matrices=False)[2][:AXES]
 
-    def many(self, records: Sequence[Record]) -> NDArray[np.float64]:
-        return np.asarray((self._embedded(records) - self._centre) @ self._axes.T)
+    def public(self, records: Sequence[Record]) -> NDArray[np.float64]:
+        return self._along_axes(self._embedded(records, self._encode_public))
 
-    def _embedded(self, records: Sequence[Record]) -> NDArray[np.float64]:
+    def private(self, records: Sequence[Record]) -> NDArray[np.float64]:
+        return self._along_axes(self._embedded(records, self.encoder.encode))
+
+    def _along_axes(self, embedded: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray((embedded - self._centre) @ self._axes.T)
+
+    def _embedded(self, records: Sequence[Record], encode: Encode) -> NDArray[np.float64]:
         columns = [[self._schema.linearise(record, without=self._label) for record in records]]
         columns += [[str(record.get(name) or "") for record in records] for name in self._texts]
         distinct = sorted({text for column in columns for text in column})
         place = {text: number for number, text in enumerate(distinct)}
-        vectors = self.encoder.encode(distinct).astype(np.float64)
+        vectors = encode(distinct).astype(np.float64)
         return np.hstack([vectors[[place[text] for text in column]] for column in columns])
 
 

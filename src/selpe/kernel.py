@@ -13,7 +13,7 @@ exactly, and the order of summation cannot matter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Literal
@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.encode.base import Encoder
+from selpe.encode.base import Encoder, PublicEncoder
 from selpe.errors import ConfigError
 from selpe.schema import DateField, Field, IntegerField, NumberField, Record, Schema
 from selpe.schema.fields import parse_date
@@ -31,6 +31,7 @@ GLOBAL = "(record)"
 MISSING = -1
 SAMPLE = 128  # candidates whose distances to all others say how far apart values of a channel usually are
 Mode = Literal["fields", "global"]
+Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,23 @@ class HybridRepresentation:
 
 
 class MultiChannelKernel:
-    """Encodes records, and lays g over a pool. `mode='global'` keeps the global channel alone (the ablation)."""
+    """Encodes records, and lays g over a pool. `mode='global'` keeps the global channel alone (the ablation).
+
+    `public_encoder` may encode pools in the encoder's place; private rows go through the encoder itself.
+    """
 
     def __init__(
-        self, schema: Schema, encoder: Encoder, *, mode: Mode = "fields", weights: Mapping[str, float] | None = None
+        self,
+        schema: Schema,
+        encoder: Encoder,
+        *,
+        mode: Mode = "fields",
+        weights: Mapping[str, float] | None = None,
+        public_encoder: PublicEncoder | None = None,
     ) -> None:
         self._schema = schema
         self._encoder = encoder
+        self._encode_public = encoder.encode if public_encoder is None else public_encoder.encode_public
         # Within one class the label is constant: its channels would only dilute the others.
         fields = () if mode == "global" else tuple(field for field in schema.fields if field.name != schema.label)
         self._fields = fields
@@ -106,13 +117,13 @@ class MultiChannelKernel:
         An encoder that does not promise as much gets every distinct text in a call of its own, because a batch's
         padding and shape touch the last bits. A server batches as it likes: for it this holds up to rounding only.
         """
-        return self._represent(records, alone=self._encoder.remote is None and not self._encoder.rowwise)
+        return self._represent(records, self._encode_private)
 
     def represent_pool(self, records: Sequence[Record]) -> HybridRepresentation:
         """Φ of public records, encoded in batches: their last bits do not matter."""
-        return self._represent(records, alone=False)
+        return self._represent(records, self._encode_public)
 
-    def _represent(self, records: Sequence[Record], *, alone: bool) -> HybridRepresentation:
+    def _represent(self, records: Sequence[Record], encode: Encode) -> HybridRepresentation:
         texts: dict[str, list[str | None]] = {
             GLOBAL: [self._schema.linearise(record, without=self._label) for record in records]
         }
@@ -120,7 +131,7 @@ class MultiChannelKernel:
             values = (record.get(field.name) for record in records)
             texts[field.name] = [None if value is None else field.lexicalise(value) for value in values]
         distinct = sorted({text for column in texts.values() for text in column if text is not None})
-        table = on_grid(self._encoded(distinct, alone))
+        table = on_grid(encode(distinct) if distinct else np.zeros((0, self._encoder.dimension), dtype=np.float32))
         place = {text: number for number, text in enumerate(distinct)}
         semantic = {
             name: Vectors(
@@ -134,10 +145,10 @@ class MultiChannelKernel:
         }
         return HybridRepresentation(semantic, scalar, len(records))
 
-    def _encoded(self, texts: Sequence[str], alone: bool) -> NDArray[np.float32]:
-        if not texts:
-            return np.zeros((0, self._encoder.dimension), dtype=np.float32)
-        return np.vstack([self._encoder.encode([text]) for text in texts]) if alone else self._encoder.encode(texts)
+    def _encode_private(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if self._encoder.remote is None and not self._encoder.rowwise:
+            return np.vstack([self._encoder.encode([text]) for text in texts])
+        return self._encoder.encode(texts)
 
     def over(self, pool: HybridRepresentation) -> PoolDistances:
         """g with this round's normalisation, taken from the pool only."""

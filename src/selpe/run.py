@@ -4,7 +4,7 @@
       manifest.json   settings, versions, plan, counts, tokens, times, state
       release/        synthetic.csv, synthetic.jsonl, schema.json, privacy-card.json, privacy-card.md, summary.html
       internal/       NOT FOR RELEASE: what is computed against private rows without noise
-      work/           model answers by request hash, raw outputs, events
+      work/           model answers by request hash, raw outputs, events, vectors of synthetic texts by text hash
 
 Resuming is running again: model answers come from `work/`, private choices from the ledger, and the algorithm, being a
 function of those and the settings, ends where it would have ended.
@@ -33,7 +33,8 @@ from selpe.afford import affordable
 from selpe.baselines import recipe_of
 from selpe.baselines.base import Parts, Recipe, SpendingPlan, Synthesized, Synthesizer
 from selpe.config import RunConfig, check_config
-from selpe.encode.base import Encoder
+from selpe.encode.base import Encoder, PublicEncoder
+from selpe.encode.remembering import RememberingEncoder, VectorStore
 from selpe.errors import ModelError, RunError, StoppedError
 from selpe.event_log import EventLog
 from selpe.events import Answered, Emit, Event, PoolReady, Selected, silence
@@ -201,6 +202,7 @@ class Run:
         with (
             self._locked(),
             self._remembering((model, *models)) as remembering,
+            self._public_vectors(encoder) as public_encoder,
             EventLog(self.folder / "work" / "events.jsonl") as log,
         ):
             tally = Tally()
@@ -214,6 +216,7 @@ class Run:
                 schema,
                 remembering,
                 encoder,
+                public_encoder,
                 source=source,
                 emit=listen,
                 cancel=cancel,
@@ -259,6 +262,7 @@ class Run:
         schema: Schema,
         models: tuple[ChatModel, ...],
         encoder: Encoder,
+        public_encoder: PublicEncoder,
         *,
         source: Any,
         emit: Emit,
@@ -274,8 +278,9 @@ class Run:
         plan = self._planned(recipe, schema, units=len(private))
         self._same_versions()
         parts = Parts(
-            config, schema, plan, models, encoder, self.folder / "work", emit=emit, cancel=cancel, test_seed=test_seed
-        )
+            config, schema, plan, models, encoder, self.folder / "work", emit=emit, cancel=cancel, test_seed=test_seed,
+            public_encoder=public_encoder,
+        )  # fmt: skip
         return recipe.build(parts), private, plan
 
     def _planned(self, recipe: Recipe, schema: Schema, *, units: int) -> SpendingPlan:
@@ -382,6 +387,15 @@ class Run:
         store = AnswerStore(self.folder / "work" / "answers.jsonl")
         try:
             yield tuple(RememberingModel(model, store) for model in models)
+        finally:
+            store.close()
+
+    @contextmanager
+    def _public_vectors(self, encoder: Encoder) -> Iterator[PublicEncoder]:
+        """The encoder as far as it may remember: for synthetic text. Private text never goes through this."""
+        store = VectorStore(self.folder / "work" / "vectors.sqlite")
+        try:
+            yield RememberingEncoder(encoder, store)
         finally:
             store.close()
 

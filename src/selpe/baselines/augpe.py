@@ -41,7 +41,7 @@ class AugPE:
         self._quotas = quotas_of(parts.schema, parts.config.records, parts.config.quotas)
         self._keywords = keywords_of(parts.schema, parts.config.augpe.keywords)
         self._writer = TextWriter(parts, temperature=parts.config.augpe.temperature)
-        self._kernel = TextKernel(parts.schema, parts.encoder)
+        self._kernel = TextKernel(parts.schema, parts.encoder, parts.public_encoder)
 
     def fit(self, table: PrivateTable, schema: Schema, budget: Mapping[str, float]) -> Synthesized:
         """The texts elected last, as far as records can be read from them."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from selpe.config import RunConfig
-from selpe.encode.base import Encoder
+from selpe.encode.base import Encoder, PublicEncoder
 from selpe.estimate import Estimate
 from selpe.events import Emit, silence
 from selpe.llm.base import ChatModel
@@ -133,8 +133,9 @@ class Synthesizer(Protocol):
 class Parts:
     """What a run hands to a method. `models` begins with the run's own; `work` is a folder for checkpoints.
 
-    Nothing computed from private rows without noise may be written to `work`. `test_seed` asks for seeded noise: for
-    tests only, and the results say 'not private'.
+    Nothing computed from private rows without noise may be written to `work`. `public_encoder` stands in for `encoder`
+    where texts are public, and remembers them; private text goes through `encoder` alone. `test_seed` asks for seeded
+    noise: for tests only, and the results say 'not private'.
     """
 
     config: RunConfig
@@ -146,6 +147,7 @@ class Parts:
     emit: Emit = silence
     cancel: threading.Event | None = None
     test_seed: int | None = None
+    public_encoder: PublicEncoder | None = None
 
     @property
     def model(self) -> ChatModel:

@@ -57,7 +57,7 @@ class TopicGenerator:
         parts, own = self.parts, self.parts.config.ctcl
         parts.emit(Started(1, parts.config.records, own.steps + self.plan.candidates))
         public = self._public_records()
-        kernel = TextKernel(schema, parts.encoder)
+        kernel = TextKernel(schema, parts.encoder, parts.public_encoder)
         topics, known = self._topics(public, kernel), digest_of(schema, public)
         topic_of = TopicOf(topics, kernel)
         looks = Looks(table, self.plan.at(budget), parts.emit, parts.test_seed)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.encode.base import Encoder
+from selpe.encode.base import Encoder, PublicEncoder
 from selpe.kernel import GRID, on_grid
 from selpe.schema import Record, Schema
 
@@ -56,11 +56,15 @@ class TextPool:
 
 
 class TextKernel:
-    """A Kernel (privacy/votes.py) that sees records as whole texts."""
+    """A Kernel (privacy/votes.py) that sees records as whole texts.
 
-    def __init__(self, schema: Schema, encoder: Encoder) -> None:
+    `public_encoder` may embed public texts in the encoder's place; private rows go through the encoder itself.
+    """
+
+    def __init__(self, schema: Schema, encoder: Encoder, public_encoder: PublicEncoder | None = None) -> None:
         self._schema = schema
         self._encoder = encoder
+        self._encode_public = encoder.encode if public_encoder is None else public_encoder.encode_public
 
     @property
     def remote(self) -> str | None:
@@ -84,7 +88,7 @@ class TextKernel:
         """Unit vectors of public texts, encoded in batches; equal texts once."""
         distinct = sorted(set(texts))
         place = {text: number for number, text in enumerate(distinct)}
-        return np.asarray(self._encoder.encode(distinct)[[place[text] for text in texts]], dtype=np.float32)
+        return np.asarray(self._encode_public(distinct)[[place[text] for text in texts]], dtype=np.float32)
 
     def over(self, pool: Texts) -> TextPool:
         """The distances to a pool."""

@@ -32,8 +32,11 @@ class SelectionGuidedEvolution:
             private=table,
             schema=schema,
             generator=generator_of(parts.config, schema, parts.model, parts.cancel),
-            kernel=MultiChannelKernel(schema, parts.encoder, mode=parts.config.kernel),
+            kernel=MultiChannelKernel(
+                schema, parts.encoder, mode=parts.config.kernel, public_encoder=parts.public_encoder
+            ),
             encoder=parts.encoder,
+            public_encoder=parts.public_encoder,
             plan=self.plan.at(budget),
             guides=guides_of(parts.config, schema, parts.model),
             method=replace(method_of(parts.config), test_seed=parts.test_seed),

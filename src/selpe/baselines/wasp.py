@@ -54,7 +54,7 @@ class WASP:
             for wave in range(waves)
         ]
         self._writer = TextWriter(parts, temperature=self._settings.temperature)
-        self._kernel = TextKernel(parts.schema, parts.encoder)
+        self._kernel = TextKernel(parts.schema, parts.encoder, parts.public_encoder)
 
     def fit(self, table: PrivateTable, schema: Schema, budget: Mapping[str, float]) -> Synthesized:
         """Everything the models wrote, as far as records can be read from it."""

@@ -1,5 +1,5 @@
 """Sentence encoders behind one protocol: embedded MiniLM, servers, sentence-transformers, and hashing."""
 
-from selpe.encode.base import Encoder
+from selpe.encode.base import Encoder, PublicEncoder
 
-__all__ = ["Encoder"]
+__all__ = ["Encoder", "PublicEncoder"]

@@ -1,4 +1,4 @@
-"""The protocol that every sentence encoder meets."""
+"""The protocols that sentence encoders meet: one for any text, and one that public text alone may go through."""
 
 from __future__ import annotations
 
@@ -31,3 +31,11 @@ class Encoder(Protocol):
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One L2-normalised row per text, in order; shape (len(texts), dimension)."""
+
+
+@runtime_checkable
+class PublicEncoder(Protocol):
+    """Public texts in, unit vectors out. It may keep what it is given, so private text must never get here."""
+
+    def encode_public(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One L2-normalised row per text, in order."""
