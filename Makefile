@@ -73,7 +73,7 @@ docs: install
 # Needs uv; run by hand when dependencies change.
 lock:
 	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml \
-	  --extra sql --extra polars --extra llamacpp --group dev --group docs -o $(LOCK)
+	  --extra sql --extra polars --extra llamacpp --extra server --group dev --group docs -o $(LOCK)
 	echo $(TORCH) | uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml - \
 	  --extra train --group dev --group train --no-emit-package torch -c $(LOCK) -o $(TRAIN_LOCK)
 
