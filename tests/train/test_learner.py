@@ -96,6 +96,7 @@ def by_opacus(tuned: Weights) -> np.ndarray[Any, Any]:
     return found
 
 
+@pytest.mark.filterwarnings("ignore:Full backward hook")
 @pytest.mark.parametrize("other", [by_plain_loop, by_opacus])
 def test_gradients_by_record_are_those_of_a_plain_loop_and_of_opacus(other: Any, tmp_path: Path) -> None:
     ours = np.stack(list(learner(stirred(weights()), tmp_path).gradients(RECORDS)))
@@ -255,6 +256,24 @@ def test_a_folder_is_loaded_for_training(tiny: Path) -> None:
     loaded = load_weights(str(tiny))
     row = torch.tensor([[5, 6, 7]])
     assert torch.allclose(loaded.model(input_ids=row).logits, tiny_llama()(input_ids=row).logits)
+
+
+def test_an_encoder_without_a_language_head_can_be_a_classifier_too(tmp_path: Path) -> None:
+    from transformers import RobertaConfig, RobertaForMaskedLM
+
+    config = RobertaConfig(
+        vocab_size=257, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=514, pad_token_id=0,
+    )  # fmt: skip
+    RobertaForMaskedLM(config).save_pretrained(tmp_path / "encoder")
+    tiny_tokenizer().save_pretrained(tmp_path / "encoder")
+    classifier = RecordClassifier(load_weights(str(tmp_path / "encoder")), SCHEMA, rank=2, layers=1)
+    ours = TorchLearner(classifier.module, classifier, units=5, rate=1e-3, folder=tmp_path)
+    gradients = list(ours.gradients(RECORDS))
+    assert all(np.abs(gradient).max() > 0 for gradient in gradients)
+    names = [name for name, p in classifier.module.named_parameters() if p.requires_grad]
+    assert all("head" in name or ("lora_" in name and "layer.1." in name) for name in names)
+    assert classifier.scores(RECORDS).shape == (5, 2)
 
 
 def test_a_classifier_learns_from_gradients_by_record(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ from selpe.encode.hashing import HashingEncoder
 from selpe.errors import BudgetError, RunError, StoppedError
 from selpe.events import Event, Selected, Trained
 from selpe.llm.fake import FakeModel
-from selpe.privacy.accounting import gaussian_epsilon, gaussian_sigma
-from selpe.privacy.learning import Training
+from selpe.privacy.accounting import gaussian_epsilon
 from selpe.privacy.private import PrivateTable
 from selpe.run import RELEASED, Outcome, Run
 from selpe.table import write_table
@@ -53,10 +52,6 @@ def execute(run: Run, **more: Any) -> Outcome:
     return run.execute(model=FakeModel(), encoder=HashingEncoder(64), **more)
 
 
-def ledger_lines(tmp_path: Path) -> str:
-    return "".join(path.read_text() for path in (tmp_path / "ledgers").rglob("*.jsonl"))
-
-
 # -- whole runs ------------------------------------------------------------------------------------------------------
 
 
@@ -82,24 +77,6 @@ def test_a_run_spends_exactly_what_was_asked_for_and_releases_what_fits(
     assert [e.step for e in heard if isinstance(e, Trained)] == list(range(1, STEPS + 1))
     raw = (run.folder / "work" / "raw.jsonl").read_text().splitlines()
     assert len(raw) == (0 if method == "dpds" else 6)
-
-
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-def test_the_noise_of_a_step_is_the_exact_one_for_all_steps_together(
-    adjacency: str, settings: Callable[..., RunConfig]
-) -> None:
-    run = Run.create(settings("dpgen", {"steps": 50, "stretches": 10, "clip": 0.5}, adjacency=adjacency))
-    plan = run._prepare(  # the plan alone: nothing is trained
-        SCHEMA, (FakeModel(),), HashingEncoder(64), source=None, emit=lambda _: None, cancel=None, insist=False,
-        test_seed=None,
-    )[2]  # fmt: skip
-    sensitivity = Training(1, 0.5).sensitivity.under(adjacency)  # type: ignore[arg-type]
-    assert sensitivity == (0.5 if adjacency == "add-remove" else 1.0)
-    wanted = gaussian_sigma(2.0, 1e-5, sensitivity, 50)
-    assert [look.count for look in plan.looks] == [5] * 10  # type: ignore[attr-defined]
-    for look in plan.looks:  # type: ignore[attr-defined]
-        assert look.sigma(adjacency) == pytest.approx(wanted)
-    assert plan.guarantee.under(adjacency) == pytest.approx(2.0, abs=1e-6)  # type: ignore[arg-type]
 
 
 def test_topics_and_training_are_accounted_together(settings: Callable[..., RunConfig]) -> None:
