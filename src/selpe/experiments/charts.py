@@ -8,7 +8,7 @@ from math import ceil, floor
 
 from markupsafe import Markup
 
-from selpe.experiments.arms import CONTROLS, EVERYTHING, NOTHING, PRIVATE_ROWS, title_of
+from selpe.experiments.arms import CONTROLS, EVERYTHING, NOTHING, PRIVATE_ROWS, REAL_ROWS, title_of
 from selpe.experiments.drawing import Panel, Series, alone, line_chart
 from selpe.experiments.layouts import PARAMETERS
 from selpe.experiments.results import Mean, Meant, Results
@@ -21,17 +21,18 @@ from selpe.report.words import epsilon
 # Colours that people who see few of them tell apart; SelPE's is the strongest.
 _COLOURS = {
     "selpe": "#0072b2", "selpe-paper": "#56b4e9", "augpe": "#e69f00", "wasp": "#d55e00", "ctcl": "#cc79a7",
-    "dpgen": "#009e73", "dpds": "#8a8a8a", NOTHING: "#8a8a8a", EVERYTHING: "#8a8a8a", PRIVATE_ROWS: "#444444",
+    "dpgen": "#009e73", "dpds": "#8a8a8a", NOTHING: "#8a8a8a", EVERYTHING: "#8a8a8a", PRIVATE_ROWS: "#5b636d",
+    REAL_ROWS: "#5b636d",
 }  # fmt: skip
 _SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a")
-_DASHES = {NOTHING: "2 3", EVERYTHING: "7 3", PRIVATE_ROWS: "1 0"}
+_DASHES = {NOTHING: "2 3", EVERYTHING: "7 3", PRIVATE_ROWS: "1 0", REAL_ROWS: "8 3 2 3"}
 
 
 def charts(results: Results, setting: Setting) -> dict[str, str]:
     """The charts of an experiment by file name; those without a figure are left out."""
     made: dict[str, list[Panel]] = {}
     if setting.experiment == "main":
-        made["auc-by-epsilon"] = _by_epsilon(results, setting, "row", results.rows())
+        made["auc-by-epsilon"] = _by_epsilon(results, setting, "row", results.ordered_rows())
     elif setting.experiment == "backbone":
         made["auc-by-epsilon"] = _by_epsilon(results, setting, "backbone", results.values("backbone"))
     elif setting.experiment == "scale":
@@ -85,7 +86,7 @@ def _by_rows(results: Results, setting: Setting) -> list[Panel]:
                     [results.mean("auc", Meant.under(data, row, value, rows=size), kind=kind) for size in sizes],
                     place,
                 )
-                for place, row in enumerate(results.rows())
+                for place, row in enumerate(results.ordered_rows())
             ),
         )
         for data in results.data()
@@ -125,7 +126,7 @@ def _dots(results: Results, setting: Setting) -> str:
     rows = []
     for data in results.data():
         for value in setting.ordered:
-            for row in results.rows():
+            for row in results.ordered_rows():
                 levels = _levels(results, Meant.under(data, row, value))
                 if levels:
                     rows.append(DotLine(f"{data}, ε = {epsilon(value)}: {title_of(row)}", levels))

@@ -63,11 +63,6 @@ def _top(means: Sequence[Mean | None]) -> int:
     return max(known, key=known.__getitem__) if len(known) > 1 else -1
 
 
-def _rows(results: Results) -> list[str]:
-    """Methods first, controls below."""
-    return sorted(results.rows(), key=lambda row: row in CONTROLS)
-
-
 def _printed_name(row: str) -> str:
     return ARMS[row].paper if row in ARMS else ""
 
@@ -76,7 +71,7 @@ def _main(results: Results, setting: Setting) -> list[Block]:
     blocks: list[Block] = []
     for data in results.data():
         name = setting.papers.get(data, "")
-        lines = [Line(title_of(row), data, row, printed=_from_main(name, row)) for row in _rows(results)]
+        lines = [Line(title_of(row), data, row, printed=_from_main(name, row)) for row in results.ordered_rows()]
         blocks.append(Text(f"{data} (the paper: {name})" if name else data, 2))
         blocks.append(by_epsilon(results, setting.ordered, lines, "r_cfg", "method"))
     return blocks + lead_table(results, setting.ordered)
@@ -92,10 +87,10 @@ def _backbone(results: Results, setting: Setting) -> list[Block]:
         lines = [
             Line(f"{llm}: {title_of(row)}", data, row, (("backbone", llm),), _from_backbone(llm, row))
             for llm in results.values("backbone")
-            for row in _rows(results)
+            for row in results.ordered_rows()
             if any(cell.row == row and cell.factors.get("backbone") == llm for cell in results.cells)
         ]
-        lines += [Line(title_of(row), data, row) for row in _rows(results) if row.endswith("rows")]
+        lines += [Line(title_of(row), data, row) for row in results.ordered_rows() if row.endswith("rows")]
         blocks.append(Text(data, 2))
         blocks.append(by_epsilon(results, setting.ordered, lines, "s_cfg", "model"))
     return [*blocks, Text("As printed, on MIMIC", 2), _as_printed()]
@@ -139,7 +134,7 @@ def _scale(results: Results, setting: Setting) -> list[Block]:
                         *(mean_cell(results.mean("auc", Meant.under(data, row, value, rows=size), kind=kind))
                           for size in sizes),
                     )
-                    for row in _rows(results)
+                    for row in results.ordered_rows()
                 )  # fmt: skip
                 blocks.append(Text(f"{data}, ε = {epsilon(value)}, {kind} AUC by private rows a class", 2))
                 blocks.append(Table(headings, rows))
@@ -161,7 +156,7 @@ def _hyper(results: Results, setting: Setting) -> list[Block]:
                 if rows:
                     blocks.append(Text(f"{data}, ε = {epsilon(value)}: {title}", 2))
                     blocks.append(Table((parameter, *headings), tuple(rows)))
-        controls = [row for row in _rows(results) if row in CONTROLS]
+        controls = [row for row in results.ordered_rows() if row in CONTROLS]
         blocks.append(Text(f"{data}: controls", 2))
         blocks.append(
             Table(("control", *headings), tuple((row, *_short(results, Meant(data, row))) for row in controls))
@@ -180,7 +175,7 @@ def _ablation(results: Results, setting: Setting) -> list[Block]:
         for value in setting.ordered:
             full = results.utility(Meant(data, "full", value))
             rows = []
-            for row in _rows(results):
+            for row in results.ordered_rows():
                 meant = Meant.under(data, row, value)
                 printed = paper.ABLATION.get(row) if setting.papers.get(data) == "Mimic" else None
                 text, structured = (
@@ -204,7 +199,7 @@ def _privacy(results: Results, setting: Setting) -> list[Block]:
             rows = tuple(
                 (title_of(row), *_attacked(results, Meant.under(data, row, value), setting.papers.get(data, "")),
                  *utility_cells(results, Meant.under(data, row, value)))
-                for row in _rows(results)
+                for row in results.ordered_rows()
             )  # fmt: skip
             blocks.append(Text(f"{data}, ε = {epsilon(value)}", 2))
             blocks.append(Table(headings, rows))

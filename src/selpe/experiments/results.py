@@ -108,6 +108,10 @@ class Results:
         """The names of the rows, in the order in which they were asked for."""
         return list(dict.fromkeys(cell.row for cell in self.cells))
 
+    def ordered_rows(self) -> list[str]:
+        """The names of the rows, controls below the others."""
+        return sorted(self.rows(), key=lambda row: row in CONTROLS)
+
     def data(self) -> list[str]:
         """The data sets."""
         return list(dict.fromkeys(cell.data for cell in self.cells))
