@@ -319,13 +319,13 @@ def test_watching_a_finished_run_serves_its_page(project: Path) -> None:
     try:
         assert process.stdout is not None
         url = json.loads(process.stdout.readline())["watch"]
-        with urllib.request.urlopen(url, timeout=20) as page:
+        with urllib.request.urlopen(url, timeout=90) as page:
             assert b"<title>SelPE</title>" in page.read()
-        with urllib.request.urlopen(url + "stream", timeout=20) as stream:
+        with urllib.request.urlopen(url + "stream", timeout=90) as stream:
             view = json.loads(stream.readline().decode().removeprefix("data: "))
         assert (view["state"], view["reading"]["records"], view["reading"]["share"]) == ("done", 12, 1.0)
         process.send_signal(signal.SIGINT)
-        process.wait(timeout=20)
+        process.wait(timeout=90)
         assert process.returncode == 0
     finally:
         process.kill()
@@ -338,7 +338,7 @@ def test_a_run_can_be_watched_while_it_runs(project: Path) -> None:
         assert process.stdout is not None
         lines = (json.loads(line) for line in process.stdout)
         url = next(line["watch"] for line in lines if "watch" in line)
-        with urllib.request.urlopen(url + "stream", timeout=20) as stream:
+        with urllib.request.urlopen(url + "stream", timeout=90) as stream:
             view = json.loads(stream.readline().decode().removeprefix("data: "))
         assert (view["state"], view["reading"]["total"]) == ("running", 120)
     finally:

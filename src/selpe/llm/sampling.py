@@ -33,7 +33,7 @@ class Taste:
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1. Got {self.top_p}")
         if self.top_k < 0:
-            raise ValueError(f"top_k must not be negative. Got {self.top_k}")
+            raise ValueError(f"top_k must be 0 or more. Got {self.top_k}")
 
     @property
     def greedy(self) -> bool:
