@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from selpe.encode.hashing import HashingEncoder
-from selpe.judge import SetJudge
+from selpe.judge import SetJudge, principal
 from selpe.schema import Record
 from small_world import SCHEMA, drawn
 
@@ -53,3 +54,19 @@ def test_missing_values_and_values_never_seen_do_not_break_it() -> None:
     judge = SetJudge(SCHEMA, HashingEncoder(), sets, sets[0])
     row = drawn(1, offset=42)[0] | {"waited": None, "score": None, "minutes": 90}
     assert np.isfinite(judge.score([row])).all()
+
+
+@pytest.mark.parametrize("shape", [(30, 80), (80, 30)])
+def test_axes_are_the_right_singular_vectors_up_to_their_sign(shape: tuple[int, int]) -> None:
+    rows = np.random.default_rng(0).standard_normal(shape) * np.linspace(1.0, 0.1, shape[1])
+    rows -= rows.mean(axis=0)
+    axes = principal(rows, 10)
+    assert np.allclose(np.abs(axes @ np.linalg.svd(rows)[2][:10].T), np.eye(10), atol=1e-6)
+    assert len(principal(rows, 1000)) == np.linalg.matrix_rank(rows)
+
+
+def test_public_records_that_are_all_the_same_do_not_break_it() -> None:
+    one, other = labelled(20, 0)[0], labelled(20, 0)[1]
+    sets = [[one | {"urgency": label} for label in ("low", "high")] for _ in range(2)]
+    made = SetJudge(SCHEMA, HashingEncoder(), sets, [one] * 4)
+    assert np.isfinite(made.score([one, other])).all()

@@ -253,16 +253,18 @@ class Evolution:
 
     def _choose(self, name: str, epsilon: float, sets: Sequence[Sequence[Record]]) -> Selection:
         """One set of several, by all private rows' votes: by prediction where there is a label, else by coverage."""
-        everything = list({self.schema.dumps(record): record for one in sets for record in one}.values())
+        shared = {id(record): record for one in sets for record in one}  # most sets share their records
+        texts = {key: self.schema.dumps(record) for key, record in shared.items()}
+        everything = list({texts[id(record)]: record for one in sets for record in one}.values())
         vote: Predictive | Coverage
         if self.schema.label is not None:
             judge = SetJudge(self.schema, self.encoder, sets, everything, public_encoder=self.public_encoder)
             vote = Predictive(judge)
         else:
-            place = {self.schema.dumps(record): i for i, record in enumerate(everything)}
-            members = tuple(tuple(place[self.schema.dumps(record)] for record in one) for one in sets)
+            place = {texts[id(record)]: i for i, record in enumerate(everything)}
+            members = tuple(tuple(place[texts[id(record)]] for record in one) for one in sets)
             vote = Coverage(self.kernel, self.kernel.over(self.kernel.represent_pool(everything)), members)
-        digest = hashlib.sha256("\n".join(self.schema.dumps(r) for one in sets for r in one).encode()).hexdigest()
+        digest = hashlib.sha256("\n".join(texts[id(r)] for one in sets for r in one).encode()).hexdigest()
         made = self.private.choose(vote, mechanism=self._mechanism(epsilon), selection=name, context=digest)
         return self._noted(name, made)
 

@@ -19,7 +19,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from selpe.errors import ModelError
-from selpe.guides import Guide
+from selpe.guides import Form, Guide
 from selpe.llm.base import Answer, ChatModel, Message, Request
 from selpe.realise import constraint, parse, written
 from selpe.schema import BooleanField, CategoryField, Record, Schema, TextField, Value
@@ -103,6 +103,7 @@ class Generator:
         self._attempts = attempts
         self._constrained = constrained
         self._cancel = cancel
+        self._constraints: dict[tuple[Form, tuple[tuple[str, Value], ...]], dict[str, Any]] = {}
         self._prompts = Environment(
             loader=PackageLoader("selpe", "prompts"),
             undefined=StrictUndefined,
@@ -239,12 +240,19 @@ class Generator:
         self, proposal: Proposal, context: str, number: int, attempt: int, temperature: float
     ) -> Request:
         fixed = self._fixed(proposal, attempt)
-        limits: dict[str, Any] = constraint(self._schema, fixed, proposal.guide.form) if self._constrained else {}
+        limits = self._limits(fixed, proposal.guide.form) if self._constrained else {}
         return self._request(
             "record", proposal, fixed, context, _seed(proposal.seed, attempt, 2),
             max_tokens=self._record_tokens, temperature=temperature * proposal.guide.heat,
             key=f"II:{number}:{attempt}", **limits,
         )  # fmt: skip
+
+    def _limits(self, fixed: dict[str, Value], form: Form) -> Mapping[str, Any]:
+        """The constraint of a record request, made once for the same fixed values."""
+        asked = (form, tuple(fixed.items()))
+        if asked not in self._constraints:
+            self._constraints[asked] = constraint(self._schema, fixed, form)
+        return self._constraints[asked]
 
     def _request(
         self, part: str, proposal: Proposal, fixed: dict[str, Value], context: str, seed: int, **settings: Any

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from threadpoolctl import threadpool_limits
 
 from selpe.encode.base import Encoder, PublicEncoder
 from selpe.kernel import Encode
@@ -111,10 +113,11 @@ class SetJudge:
         views, everything = [], [*public, *(record for one in sets for record in one)]
         for features in self._views(everything, self._text.public(everything)):
             reference, start, models = features[: len(public)], len(public), []
-            for one in sets:
-                here = features[start : start + len(one)]
-                models.append(_train(here, [str(self._schema.label_of(r)) for r in one], reference, labels))
-                start += len(one)
+            with _one_thread():
+                for one in sets:
+                    here = features[start : start + len(one)]
+                    models.append(_train(here, [str(self._schema.label_of(r)) for r in one], reference, labels))
+                    start += len(one)
             views.append(models)
         return views
 
@@ -135,7 +138,8 @@ def agreement(
     texts = _TextView(schema, encoder, records, public_encoder).public(records)
     features = np.hstack([texts, FIELD_WEIGHT * _FieldView(schema, records).many(records)])
     model = LogisticRegression(C=2.0, max_iter=200)
-    chances = cross_val_predict(model, features, labels, cv=StratifiedKFold(folds), method="predict_proba")
+    with _one_thread():
+        chances = cross_val_predict(model, features, labels, cv=StratifiedKFold(folds), method="predict_proba")
     own = chances[np.arange(len(labels)), np.searchsorted(classes, labels)]
     for name in classes:
         mine = np.flatnonzero(labels == name)
@@ -159,7 +163,7 @@ class _TextView:
         self._texts = [f.name for f in schema.fields if isinstance(f, TextField) and f.name != schema.label]
         known = self._embedded(public, self._encode_public)
         self._centre = known.mean(axis=0)
-        self._axes = np.linalg.svd(known - self._centre, full_matrices=False)[2][:AXES]
+        self._axes = principal(known - self._centre, AXES)
 
     def public(self, records: Sequence[Record]) -> NDArray[np.float64]:
         return self._along_axes(self._embedded(records, self._encode_public))
@@ -177,6 +181,24 @@ class _TextView:
         place = {text: number for number, text in enumerate(distinct)}
         vectors = encode(distinct).astype(np.float64)
         return np.hstack([vectors[[place[text] for text in column]] for column in columns])
+
+
+def principal(rows: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """The unit axes along which centred rows spread most, at most `count`: right singular vectors by way of the small
+    matrix of products, which takes a quarter of the time. Axes on which public records do not differ are left out."""
+    products = rows @ rows.T if len(rows) <= rows.shape[1] else rows.T @ rows
+    last = len(products) - 1
+    squares, vectors = scipy.linalg.eigh(products, subset_by_index=(max(0, last + 1 - count), last))
+    there = squares > 1e-10 * squares[-1]
+    there[-1] = True  # also where all rows are the same
+    squares, vectors = np.maximum(squares[there], 1e-300)[::-1], vectors[:, there][:, ::-1]
+    axes = (rows.T @ vectors) / np.sqrt(squares) if len(rows) <= rows.shape[1] else vectors
+    return np.ascontiguousarray(axes.T)
+
+
+def _one_thread() -> threadpool_limits:
+    """Small matrices on one core: handing them to several takes ten times as long as the work itself."""
+    return threadpool_limits(1, user_api="blas")
 
 
 class _FieldView:

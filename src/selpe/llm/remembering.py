@@ -12,7 +12,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -150,8 +150,11 @@ class RememberingModel:
             yield known.popleft()
 
 
+_CONTENT = tuple(one.name for one in fields(Request) if one.name != "key")  # the caller's handle says nothing
+
+
 def _key(model: str, request: Request) -> bytes:
-    content: dict[str, Any] = asdict(request)
-    content.pop("key")  # the caller's handle says nothing about the answer
+    content: dict[str, Any] = {name: getattr(request, name) for name in _CONTENT}
+    content["messages"] = [{"role": message.role, "content": message.content} for message in request.messages]
     text = json.dumps([model, content], sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).digest()
