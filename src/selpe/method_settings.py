@@ -81,6 +81,7 @@ class CtclSettings(TrainingSettings):
 class DpGenSettings(TrainingSettings):
     """DP-Gen: a language model trained with DP-SGD."""
 
+    public_steps: int = Field(20, ge=0, le=100_000, description="Steps on the schema's examples first; they cost no ε.")
     temperature: float = Field(1.0, ge=0.0, le=3.0, description="Of all texts.")
     top_k: int = Field(50, ge=0, description="Choose among the so many most probable tokens; 0: all.")
     top_p: float = Field(0.9, gt=0.0, le=1.0, description="Choose among tokens that have this share of the mass.")

@@ -36,8 +36,10 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Path) -> Cal
 
     def build(method: str, own: dict[str, Any] | None = None, **more: object) -> RunConfig:
         training = {"model": str(tiny), "steps": STEPS, "stretches": 3, "rank": 2, "tokens": 48}
+        if method != "dpds":
+            training |= {"public_steps": 1}
         if method == "ctcl":
-            training |= {"topics": 3, "public_records": 12, "public_steps": 1}
+            training |= {"topics": 3, "public_records": 12}
         content: dict[str, object] = {
             "dataset": "desk", "data": str(tmp_path / "private.csv"), "schema": str(tmp_path / "schema.yaml"),
             "method": method, "epsilon": 2.0, "records": 6, "llm": "fake", "encoder": "hash",
@@ -254,13 +256,22 @@ def test_a_second_run_is_refused_before_a_model_is_trained(method: str, settings
 
 
 def test_a_model_trained_without_noise_learns_the_form_of_a_record(settings: Callable[..., RunConfig]) -> None:
-    own = {"steps": 60, "stretches": 2, "tuning": "full", "rate": 0.02, "clip": 100.0, "top_p": 0.5}
+    own = {"steps": 60, "stretches": 2, "tuning": "full", "rate": 0.02, "clip": 100.0, "top_p": 0.5, "public_steps": 0}
     for epsilon in (0.0, math.inf):
         config = settings("dpgen", own, epsilon=epsilon, records=4, dataset=f"e{epsilon}", same_data_new_ledger=True)
         outcome = execute(Run.create(config), insist=True)
         raw = [json.loads(line) for line in (outcome.folder / "work" / "raw.jsonl").read_text().splitlines()]
         told = [text.startswith(("urgency: low\n\ntopic: ", "urgency: high\n\ntopic: ")) for text in raw]
         assert told == [epsilon > 0] * 4
+
+
+def test_practice_on_public_examples_teaches_the_form_and_costs_nothing(settings: Callable[..., RunConfig]) -> None:
+    own = {"public_steps": 60, "tuning": "full", "rate": 0.02, "top_p": 0.5}
+    run = Run.create(settings("dpgen", own, epsilon=0.0, records=4))
+    outcome = execute(run)
+    raw = [json.loads(line) for line in (outcome.folder / "work" / "raw.jsonl").read_text().splitlines()]
+    assert all("\n\ntopic: l" in text for text in raw)  # as both examples begin: 'lost password', 'line is dead'
+    assert all(charge.free for charge in run.ledger.charges())
 
 
 def test_a_table_without_classes_can_be_learnt_too(settings: Callable[..., RunConfig], tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ one μ². The original knows no classes: putting the class into the condition, a
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +22,7 @@ from selpe.baselines.train.causal import CausalTask
 from selpe.baselines.train.course import Course, stretches_of
 from selpe.baselines.train.learner import TorchLearner
 from selpe.baselines.train.outlook import context_of, notes_of, training_estimate, training_plan
+from selpe.baselines.train.practice import BATCH, practise
 from selpe.baselines.train.texts import condition, example
 from selpe.baselines.train.tuned import Taste, Wanted, write
 from selpe.baselines.train.weights import Load, Weights, adapted, libraries, load_weights
@@ -40,7 +40,6 @@ from selpe.privacy.private import PrivateTable
 from selpe.schema import Record, Schema
 
 TOPICS = "topics"
-_PUBLIC_BATCH = 16
 
 
 @dataclass(slots=True)
@@ -68,7 +67,9 @@ class TopicGenerator:
             own.clip,
             context_of(parts, own, known),
             parts.cancel,
-            warm=lambda learner: self._practise(learner, public),
+            warm=lambda learner: practise(
+                learner, public, steps=own.public_steps, seed=parts.config.seed, cancel=parts.cancel
+            ),
         )
         learner = course.run()
         wanted = self._wanted(schema, topics, counts)
@@ -123,15 +124,6 @@ class TopicGenerator:
             )
             found.save(path)
         return TopicModel.load(path)
-
-    def _practise(self, learner: TorchLearner, public: Sequence[Record]) -> None:
-        """Steps on public records, so that the model knows the form before it sees noise."""
-        own, chance = self.parts.config.ctcl, random.Random(f"practice:{self.parts.config.seed}")
-        for _ in range(own.public_steps):
-            learner.practise(chance.sample(list(public), min(_PUBLIC_BATCH, len(public))))
-            if self.parts.cancel is not None and self.parts.cancel.is_set():
-                raise StoppedError("stopped as asked; every finished answer is kept")
-        learner.restart()
 
     # -- what is private -----------------------------------------------------------------------------------------
 
@@ -203,7 +195,7 @@ def _estimate(
     own = config.ctcl
     public = estimate(config, schema, candidates=own.public_records, runs=())
     rest = training_estimate(
-        schema, plan, own, texts=config.records, public_records=own.public_steps * _PUBLIC_BATCH
+        schema, plan, own, texts=config.records, public_records=own.public_steps * min(BATCH, own.public_records)
     )  # fmt: skip
     return Estimate(
         public.candidates + rest.candidates,

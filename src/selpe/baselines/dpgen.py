@@ -2,7 +2,8 @@
 
 A text is the class, a blank line, and the fields by line. Every step is a full batch: the noise follows from ε by the
 exact law of the Gaussian mechanism, with no sampling to account for. Texts are asked for by public class quotas, and
-fields are read out of them by the parser of R-CFG.
+fields are read out of them by the parser of R-CFG. Before the private records, the model may practise on the public
+examples of the schema: a small model that has never seen the form of a record does not learn it through the noise.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from selpe.baselines.train.causal import CausalTask
 from selpe.baselines.train.course import Course, stretches_of
 from selpe.baselines.train.learner import TorchLearner
 from selpe.baselines.train.outlook import context_of, notes_of, training_estimate, training_plan
+from selpe.baselines.train.practice import BATCH, practise
 from selpe.baselines.train.texts import condition, example
 from selpe.baselines.train.tuned import Taste, Wanted, write
 from selpe.baselines.train.weights import Load, Weights, adapted, libraries, load_weights
@@ -46,7 +48,16 @@ class TunedGenerator:
         quotas = quotas_of(schema, parts.config.records, parts.config.quotas)
         parts.emit(Started(1, parts.config.records, own.steps + parts.config.records))
         looks = Looks(table, self.plan.at(budget), parts.emit, parts.test_seed)
-        course = Course(looks, lambda: self._learner(len(table)), own.clip, context_of(parts, own), parts.cancel)
+        course = Course(
+            looks,
+            lambda: self._learner(len(table)),
+            own.clip,
+            context_of(parts, own),
+            parts.cancel,
+            warm=lambda learner: practise(
+                learner, schema.examples, steps=own.public_steps, seed=parts.config.seed, cancel=parts.cancel
+            ),
+        )
         learner = course.run()
         wanted = [
             Wanted(label, condition(schema, label), seed_of(parts.config.seed, "text", label, place))
@@ -91,7 +102,8 @@ def _plan(config: RunConfig, schema: Schema, units: int) -> GaussianPlan:
 def _estimate(
     config: RunConfig, schema: Schema, plan: SpendingPlan, runs: Sequence[Mapping[str, Any]]
 ) -> Estimate:  # fmt: skip
-    return training_estimate(schema, plan, config.dpgen, texts=config.records)
+    public = config.dpgen.public_steps * min(BATCH, len(schema.examples))
+    return training_estimate(schema, plan, config.dpgen, texts=config.records, public_records=public)
 
 
 def _build(parts: Parts) -> Synthesizer:

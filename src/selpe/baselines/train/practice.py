@@ -1,0 +1,25 @@
+"""Steps on public records before the private ones: what they teach, the form of a record above all, costs nothing."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+
+from selpe.baselines.train.learner import TorchLearner
+from selpe.errors import StoppedError
+from selpe.schema import Record
+
+BATCH = 16
+
+
+def practise(
+    learner: TorchLearner, records: Sequence[Record], *, steps: int, seed: int, cancel: threading.Event | None
+) -> None:
+    """Takes steps on batches of public records, and makes the optimiser forget them."""
+    chance = random.Random(f"practice:{seed}")
+    for _ in range(steps if records else 0):
+        learner.practise(chance.sample(list(records), min(BATCH, len(records))))
+        if cancel is not None and cancel.is_set():
+            raise StoppedError("stopped as asked; nothing was spent on this training yet")
+    learner.restart()
