@@ -57,3 +57,15 @@ def test_a_lines_answer_with_a_line_too_many_is_refused() -> None:
     text = written(SCHEMA, drawn(1)[0], "lines")
     assert parse(SCHEMA, text + "\nextra: 1", "lines") is None
     assert json.loads(SCHEMA.dumps(parse(SCHEMA, text, "lines") or {}))["urgency"] in SCHEMA.labels
+
+
+@pytest.mark.parametrize("mark", ["; waited: 3", "; minutes: 12; score: 4", "; channel:"])
+def test_a_text_that_runs_on_into_other_fields_ends_where_they_begin(mark: str) -> None:
+    record = {**drawn(1)[0], "topic": "lost password"}
+    lines = written(SCHEMA, record, "lines").replace("lost password", f"lost password{mark}")
+    assert parse(SCHEMA, lines, "lines") == record
+
+
+def test_a_text_may_hold_colons_and_semicolons_of_its_own() -> None:
+    record = {**drawn(1)[0], "topic": "two things; first: the door"}
+    assert parse(SCHEMA, written(SCHEMA, record, "lines"), "lines") == record

@@ -101,8 +101,16 @@ def _parse_lines(schema: Schema, text: str) -> Record | None:
         name, separator, value = line.partition(": ")
         if name != field.name or not separator:
             return None
-        record[field.name] = _from_line(field, value.strip())
+        record[field.name] = _from_line(
+            field, _own_part(schema, value) if isinstance(field, TextField) else value.strip()
+        )
     return record
+
+
+def _own_part(schema: Schema, value: str) -> str:
+    """A text as far as it belongs to its field. A small model that copies from notes runs on into the fields behind."""
+    starts = (value.find(mark) for field in schema.fields for mark in (f"; {field.title}:", f"; {field.name}:"))
+    return value[: min((start for start in starts if start > 0), default=len(value))].strip()
 
 
 def _from_line(field: Field, value: str) -> Value:
