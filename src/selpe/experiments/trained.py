@@ -103,7 +103,8 @@ def _complaint(log: Path) -> str:
         except (ValueError, AttributeError):
             continue
         if error:
-            return str(error.get("message", ""))[:_SAID]
+            told = [str(error.get(part) or "") for part in ("where", "message", "hint")]
+            return "; ".join(filter(None, told))[:_SAID]
     return (lines[-1] if lines else f"see {log}")[:_SAID]
 
 
