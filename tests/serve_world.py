@@ -84,7 +84,7 @@ class House:
         """Somebody who asks, with the token unless told otherwise."""
         known = {"Authorization": f"Bearer {SECRET}", **{k.replace("_", "-"): v for k, v in headers.items()}}
         client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=self.app, raise_app_exceptions=False),  # type: ignore[arg-type]
+            transport=httpx.ASGITransport(app=self.app, raise_app_exceptions=False),
             base_url=f"http://{HOST}",
             headers={name: value for name, value in known.items() if value},
         )

@@ -74,7 +74,8 @@ def test_an_encoder_behind_an_address_is_refused_to_the_operator_too() -> None:
         {"records": 0}, {"records": 100_001}, {"explore": 2}, {"quotas": {"low": "x"}}, {"seed": -1}, {"unit": 3},
         {"guides": [f"{MARKER} \ud800"]}, {"quotas": {"\ud800": 1.0}}, {"method": MARKER}, {"seed": 2**54},
         {"method": "augpe", "delta": 0}, {"class_sizes": {"low": 10**300}}, {"class_sizes": {"low": -1, "high": 4}},
-        {"augpe": {"rounds": 0}}, {"augpe": {"nonsense": 1}}, {"quotas": {MARKER: 1.0}}, {"unit": "nowhere"},
+        {"augpe": {"rounds": 0}}, {"augpe": {"rounds": "2"}}, {"augpe": {"nonsense": 1}}, {"quotas": {MARKER: 1.0}},
+        {"unit": "nowhere"},
     ],
 )  # fmt: skip
 def test_settings_out_of_bounds_are_refused(house: House, settings: dict[str, Any]) -> None:

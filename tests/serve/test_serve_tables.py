@@ -205,7 +205,7 @@ def _headless(tmp_path: Path) -> bytes:
     return b"\n".join(lines[1:])
 
 
-BAD = {
+BAD: dict[str, tuple[str, Callable[[Path], bytes]]] = {
     "other-columns": ("text/csv", lambda _: f"{MARKER},b\n{MARKER},2\n".encode()),
     "no-header": ("text/csv", _headless),
     "open-quote": ("text/csv", lambda _: f'topic,channel\n"{MARKER},x\n'.encode()),

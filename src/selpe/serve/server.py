@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -66,7 +67,9 @@ class SelPEServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Takes note of a signal."""
         self._desk.closing = True
-        super().handle_exit(sig, frame)
+        # Not the parent's way, which raises the signal again at the end: a clean end is a success.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
 def is_loopback(host: str) -> bool:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from selpe.config import RunConfig, check_config
 from selpe.errors import ConfigError
+from selpe.method_settings import AugPESettings
 from selpe.serve.limits import Operator
 from selpe.serve.store import StoredTable
 
@@ -23,9 +24,9 @@ OPEN = (
     "method", "delta", "adjacency", "records", "quotas", "class_sizes",
     "rounds", "batches", "alpha", "multiplicity", "mechanism", "votes", "epsilon_schedule",
     "guides", "guide_sample", "bundles", "contrast", "quota", "stages", "kernel", "inclusion", "explore", "exemplars",
-    "temperature", "record_temperature", "attempts", "seed", "augpe",
+    "temperature", "record_temperature", "attempts", "seed",
 )  # fmt: skip
-_STRICT = ConfigDict(extra="forbid", hide_input_in_errors=True, frozen=True, allow_inf_nan=False)
+_STRICT = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True, frozen=True, allow_inf_nan=False)
 _LARGEST = 2**53
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
@@ -53,6 +54,12 @@ def _taken(*names: str) -> dict[str, Any]:
     return {name: (RunConfig.model_fields[name].annotation, copy(RunConfig.model_fields[name])) for name in names}
 
 
+class StrictAugPE(AugPESettings):
+    """Aug-PE: private evolution of texts."""
+
+    model_config = ConfigDict(strict=True)
+
+
 if TYPE_CHECKING:
 
     class ReadingSettings(BaseModel):
@@ -77,6 +84,7 @@ else:
         # ε = ∞ is a control without a guarantee; a server has none to offer.
         epsilon=(float, Field(2.0, ge=0.0, description=RunConfig.model_fields["epsilon"].description)),
         budget=(float | None, Field(None, gt=0.0, description=RunConfig.model_fields["budget"].description)),
+        augpe=(StrictAugPE, Field(StrictAugPE(), description=RunConfig.model_fields["augpe"].description)),
         llm=(str | None, Field(None, pattern=_NAME, description="One of the server's models; default: its first.")),
         encoder=(str | None, Field(None, pattern=_NAME, description="One of its encoders; default: its first.")),
     )
