@@ -190,6 +190,29 @@ def test_an_estimate_comes_before_and_knows_what_is_done(tmp_path: Path) -> None
         assert (after.cells, after.done, after.tokens) == (6, 6, 0)
 
 
+def test_cells_of_an_older_version_are_shown_and_done_again_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = [cell for cell in cells() if cell.row in ("selpe", "control: private rows")]
+    with bench(tmp_path / "exp") as made:
+        conduct(grid, made)
+    spent = [path.read_bytes() for path in (tmp_path / "exp" / "cells").glob("*/ledger/**/*.jsonl")]
+    for module in ("cells", "outlook"):
+        monkeypatch.setattr(f"selpe.experiments.{module}.code_fingerprint", lambda: "newer")
+    model = FakeModel()
+    with bench(tmp_path / "exp", model=model) as made:
+        assert outlook(grid, pending(grid, made), made).older == 2
+        assert conduct(grid, made).fresh == 0
+    with bench(tmp_path / "exp", model=model, redo=True) as made:
+        assert outlook(grid, pending(grid, made), made).older == 0
+        assert conduct(grid, made).fresh == 2
+        assert conduct(grid, made).fresh == 0
+    assert model.requests_served == 0  # the answers were there
+    again = [path.read_bytes() for path in (tmp_path / "exp" / "cells").glob("*/ledger/**/*.jsonl")]
+    assert len(again) == len(spent)
+    assert again != spent  # a ledger of its own for the run that was done anew
+
+
 # -- stops and kills -------------------------------------------------------------------------------------------------
 
 

@@ -53,6 +53,7 @@ SchemaFile = Annotated[Path | None, typer.Option("--schema", help="The schema of
 Test = Annotated[Path | None, typer.Option(help="Test rows for a table of your own; default: some are held back.")]
 TrainPython = Annotated[Path | None, typer.Option(help="An interpreter with torch, for the methods that train.")]
 Out = Annotated[Path, typer.Option("--out", help="The folder of all experiments; cells in it are done once.")]
+Redo = Annotated[bool, typer.Option("--redo", help="Do cells again that another version of the code has done.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the estimate, then stop.")]
 
 
@@ -88,6 +89,7 @@ def _command(name: str) -> Callable[..., None]:
         test: Test = None,
         train_python: TrainPython = None,
         out_folder: Out = Path("experiments"),
+        redo: Redo = False,
         dry_run: DryRun = False,
     ) -> None:
         from dataclasses import replace
@@ -116,6 +118,7 @@ def _command(name: str) -> Callable[..., None]:
             encoder=encoder,
             on=on,
             train_python=train_python,
+            redo=redo,
             out_folder=out_folder,
             dry_run=dry_run,
         )

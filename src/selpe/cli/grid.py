@@ -33,6 +33,7 @@ def do_grid(
     on: str,
     train_python: Path | None,
     out_folder: Path,
+    redo: bool,
     dry_run: bool,
 ) -> None:
     """Does an experiment, or the rest of it, and shows its tables."""
@@ -45,7 +46,15 @@ def do_grid(
     cancel = threading.Event()
     cells = list(DESIGNS[name](ask))
     made = _bench(
-        ask, cells, sources, encoder=encoder, on=on, train_python=train_python, root=out_folder, cancel=cancel
+        ask,
+        cells,
+        sources,
+        encoder=encoder,
+        on=on,
+        train_python=train_python,
+        root=out_folder,
+        cancel=cancel,
+        redo=redo,
     )
     with made as bench:
         with err().status("preparing the data"):
@@ -72,7 +81,7 @@ def do_grid(
 
 def _bench(
     ask: Ask, cells: Sequence[Cell], sources: Mapping[str, Source], *, encoder: str, on: str,
-    train_python: Path | None, root: Path, cancel: threading.Event,
+    train_python: Path | None, root: Path, cancel: threading.Event, redo: bool,
 ) -> Bench:  # fmt: skip
     """The place where cells are done; what cannot work is found out now."""
     from selpe.cli.fetch_bar import fetch_bar
@@ -110,6 +119,7 @@ def _bench(
         pool=max(cell.private for cell in cells),
         train=train,
         cancel=cancel,
+        redo=redo,
     )
     first = next(iter(sources.values())).split(root / "data", ask.seeds[0], bench.pool)
     for view in ask.size.views:
@@ -151,6 +161,9 @@ def _show_outlook(name: str, expected: Outlook, cells: Sequence[Cell], bench: Be
     print_table(console, rows)
     for method, why in skipped.items():
         console.print(f"[yellow]skipped[/] {escape(method)}: {escape(why)}")
+    if expected.older:
+        said = f"{expected.older:,} finished cells were done by another version of the code; --redo does them again"
+        console.print(f"[yellow]•[/] {said}")
     if any(source.own for source in bench.sources.values()):
         console.print(
             "[yellow]•[/] Every cell spends its ε on your rows, outside of your budget's ledger. Use what you see here "

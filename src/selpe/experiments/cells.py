@@ -19,6 +19,7 @@ from selpe.errors import ConfigError
 from selpe.events import Emit, silence
 from selpe.experiments.arms import TRAINED
 from selpe.experiments.classify import classifier_scores
+from selpe.experiments.code import code_fingerprint
 from selpe.experiments.grid import Cell
 from selpe.experiments.judging import Judge, Measure
 from selpe.experiments.shared import SharedAnswers, slug
@@ -28,7 +29,7 @@ from selpe.llm.base import ChatModel
 from selpe.llm.blobs import read_json, write_json
 from selpe.run import Run
 
-RUN, RESULT, LEDGER = "run", "result.json", "ledger"
+RUN, CELL, RESULT, LEDGER = "run", "cell.json", "result.json", "ledger"
 NOTE = (
     "Runs of an experiment. Figures were computed against real rows without noise, and every cell spent its ε anew:\n"
     "together they keep no guarantee. Nothing here is for release.\n"
@@ -48,6 +49,7 @@ class Bench:
     pool: int = 20  # private rows a class that splits hold ready
     train: TrainPython | None = None
     cancel: threading.Event | None = None
+    redo: bool = False  # cells that were done by another version of the code count as not done
     _models: dict[str, ChatModel] = field(default_factory=dict)
     _answers: dict[tuple[str, int, str], SharedAnswers] = field(default_factory=dict)
     _splits: dict[tuple[str, int], Split] = field(default_factory=dict)
@@ -84,7 +86,9 @@ class Bench:
     def result(self, cell: Cell) -> dict[str, Any] | None:
         """What came of the cell, None where it is not done."""
         found = read_json(self.folder(cell) / RESULT)
-        return found if found and found.get("state") == "done" else None
+        if not found or found.get("state") != "done":
+            return None
+        return None if self.redo and found.get("code") != code_fingerprint() else found
 
     def config(self, cell: Cell) -> RunConfig:
         """The settings of the cell's run."""
@@ -114,7 +118,10 @@ class Bench:
         """The cell's result, done now; the run goes on where an earlier process stopped."""
         folder, split = self.folder(cell), self.split(cell)
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "cell.json", cell.as_dict())
+        if self.redo and (read_json(folder / CELL) or {}).get("code") != code_fingerprint():
+            for old in (RUN, LEDGER):
+                shutil.rmtree(folder / old, ignore_errors=True)
+        write_json(folder / CELL, {**cell.as_dict(), "code": code_fingerprint()})
         began = time.monotonic()
         told: dict[str, Any] = {}
         if cell.kind == "private rows":
@@ -128,7 +135,8 @@ class Bench:
             began = time.monotonic()
             measures = self._measured(cell, split, folder)
         result = {
-            "state": "done", "cell": cell.as_dict(), "measures": [measure.as_dict() for measure in measures],
+            "state": "done", "code": code_fingerprint(), "cell": cell.as_dict(),
+            "measures": [measure.as_dict() for measure in measures],
             "judging_seconds": round(time.monotonic() - began, 2), "judged": self.judge.as_dict(), **told,
         }  # fmt: skip
         write_json(folder / RESULT, result)

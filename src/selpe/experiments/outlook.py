@@ -10,6 +10,7 @@ from typing import Any
 
 from selpe.errors import SelPEError
 from selpe.experiments.cells import Bench
+from selpe.experiments.code import code_fingerprint
 from selpe.experiments.grid import Cell
 from selpe.experiments.shared import speed_of
 
@@ -29,12 +30,14 @@ class Outlook:
     seconds: float
     basis: str
     slowest: dict[str, float]
+    older: int = 0  # cells that were done by another version of the code
 
     def as_dict(self) -> dict[str, Any]:
         """The estimate as plain data."""
         return {
             "cells": self.cells, "done": self.done, "tokens": self.tokens, "seconds": round(self.seconds),
-            "basis": self.basis, "by_row": {row: round(seconds) for row, seconds in self.slowest.items()},
+            "older": self.older, "basis": self.basis,
+            "by_row": {row: round(seconds) for row, seconds in self.slowest.items()},
         }  # fmt: skip
 
 
@@ -56,8 +59,12 @@ def outlook(cells: Sequence[Cell], todo: Sequence[Cell], bench: Bench) -> Outloo
         by_row[cell.row] = by_row.get(cell.row, 0.0) + seconds + judging
         bases[basis] = None
     said = [basis for basis in bases if basis and (not todo or basis != "nothing to do")]
-    distinct = len({bench.key(cell) for cell in cells if not bench.refusal(cell)})
-    return Outlook(distinct, distinct - len(todo), tokens, sum(by_row.values()), "; ".join(said), by_row)
+    keys = {bench.key(cell) for cell in cells if not bench.refusal(cell)}
+    done = {bench.key(cell): result for cell in cells if (result := bench.result(cell)) is not None}
+    older = sum(result.get("code") != code_fingerprint() for result in done.values())
+    return Outlook(
+        len(keys), len(keys) - len(todo), tokens, sum(by_row.values()), "; ".join(said), by_row, older
+    )  # fmt: skip
 
 
 def _estimate(cell: Cell, bench: Bench) -> tuple[int, float, str]:
