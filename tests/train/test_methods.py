@@ -87,7 +87,7 @@ def test_topics_and_training_are_accounted_together(settings: Callable[..., RunC
     charges = {charge.selection: charge for charge in run.ledger.charges()}
     assert list(charges) == ["topics", "training-1", "training-2", "training-3"]
     squares = {
-        name: charge.event_replace_one.count / charge.event_replace_one.sigma_over_sensitivity**2  # type: ignore
+        name: charge.event_replace_one.count / charge.event_replace_one.sigma_over_sensitivity**2  # type: ignore[union-attr]
         for name, charge in charges.items()
     }
     assert squares["topics"] / sum(squares.values()) == pytest.approx(0.3)
