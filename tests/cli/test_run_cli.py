@@ -312,10 +312,22 @@ def test_runs_are_listed_with_state_records_epsilon_and_time(project: Path) -> N
     assert rows == [["run", "state", "records", "ε"], ["one", "done", "12", "1"], ["two", "done", "8", "1"]]
 
 
+def _hear_interrupts() -> None:
+    """What a shell starts in the background is deaf to interrupts, and so are its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_watching_a_finished_run_serves_its_page(project: Path) -> None:
     selpe("run", "--name", "mine")
     command = [sys.executable, "-m", "selpe", "watch", "mine", "--json"]
-    process = subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd=project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_hear_interrupts,
+    )
     try:
         assert process.stdout is not None
         url = json.loads(process.stdout.readline())["watch"]
