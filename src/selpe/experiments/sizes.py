@@ -47,7 +47,7 @@ SIZES: Mapping[str, Size] = {
                 "augpe": {"rounds": 2, "expansion": 2},
                 "wasp": {"rounds": 2, "votes": 4, "shown": 4},
                 "ctcl": {**_TRAINING_TINY, "public_records": 20, "public_steps": 2, "topics": 4},
-                "dpgen": _TRAINING_TINY,
+                "dpgen": {**_TRAINING_TINY, "public_steps": 2},
                 "dpds": _TRAINING_TINY,
             },
         ),
@@ -67,7 +67,7 @@ SIZES: Mapping[str, Size] = {
             settings={
                 "guide_sample": 4,
                 "augpe": {"rounds": 4, "expansion": 3},
-                "ctcl": {**_TRAINING_SMALL, "public_records": 60, "public_steps": 8, "topics": 6},
+                "ctcl": {**_TRAINING_SMALL, "public_records": 60, "topics": 6},
                 "dpgen": _TRAINING_SMALL,
                 "dpds": _TRAINING_SMALL,
             },
