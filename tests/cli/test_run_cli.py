@@ -326,7 +326,7 @@ def test_watching_a_finished_run_serves_its_page(project: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=_hear_interrupts,
+        preexec_fn=_hear_interrupts,  # noqa: PLW1509  (no other thread of this test holds a lock)
     )
     try:
         assert process.stdout is not None
