@@ -14,6 +14,7 @@ import shutil
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,9 @@ class Desk:
             return known, False
         table = self.store.table(name)
         found = await self.outlook(table, settings)
+        await asyncio.to_thread(
+            import_module, "selpe.run"
+        )  # takes seconds at first: not while others wait for the lock
         async with self._admitting:
             if key and (known := self._submitted(name, key, asked)):
                 return known, False

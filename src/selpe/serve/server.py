@@ -25,6 +25,7 @@ from selpe.serve.token import Token
 _HEADER_BYTES = 32 * 1024
 _KEEP_ALIVE = 30  # seconds that an idle connection is kept
 _CONNECTIONS = 2048
+_BACKLOG = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ def _listen(address: Address) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address.host, address.port))
+        listener.listen(_BACKLOG)  # who comes before the server has its turn waits, and is not turned away
     except OSError as error:
         listener.close()
         raise ConfigError(

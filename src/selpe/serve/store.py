@@ -7,6 +7,7 @@ the old table or the new one.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -136,7 +137,7 @@ class Store:
                         raise too_large(limit)
                     file.write(chunk)
                 file.flush()
-                os.fsync(file.fileno())
+                await asyncio.to_thread(os.fsync, file.fileno())
         except OSError as error:
             path.unlink(missing_ok=True)
             raise RefusedError(
