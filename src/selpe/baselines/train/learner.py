@@ -102,12 +102,9 @@ class TorchLearner:
             total += gradient
         self.step(total * (self._units / max(1, len(records))))
 
-    def restart(self, rate: float | None = None) -> None:
-        """Makes the optimiser forget, and go on at another rate or its own.
-
-        After public steps, its idea of a gradient's size would not fit noisy ones.
-        """
-        self._optimiser = self._torch.optim.Adam(self._parameters, lr=rate or self._rate)
+    def restart(self) -> None:
+        """Makes the optimiser forget: after public steps, its idea of a gradient's size does not fit noisy ones."""
+        self._optimiser = self._torch.optim.Adam(self._parameters, lr=self._rate)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
