@@ -146,14 +146,18 @@ def judged(schema: Schema, encoder: Encoder, train: list[Record], test: list[Rec
 
 
 def closeness(schema: Schema, encoder: Encoder, release: list[Record], test: list[Record]) -> float:
-    """Mean kernel distance from held-out real records to the nearest released record of their class."""
+    """Mean kernel distance from held-out real records to the nearest released record of their class.
+
+    Distances are normalised over the held-out records: over the release, a release of much the same records would
+    stretch them, and two releases would be measured with two rulers.
+    """
     kernel = MultiChannelKernel(schema, encoder)
     found = []
     for label in schema.labels:
         mine, theirs = ([r for r in rows if schema.label_of(r) == label] for rows in (release, test))
         if mine and theirs:
-            pool = kernel.over(kernel.represent_pool(mine))
-            found.append(pool.distances(kernel.represent_pool(theirs)).min(axis=1).mean())
+            held_out = kernel.over(kernel.represent_pool(theirs))
+            found.append(held_out.distances(kernel.represent_pool(mine)).min(axis=0).mean())
     return float(np.mean(found))
 
 

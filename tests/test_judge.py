@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from selpe.encode.hashing import HashingEncoder
 from selpe.judge import SetJudge, principal
+from selpe.kernel import MultiChannelKernel
 from selpe.schema import Record
 from small_world import SCHEMA, drawn
 
@@ -21,22 +24,44 @@ def labelled(count: int, offset: int, *, honest: bool = True) -> list[Record]:
     return made
 
 
-def test_a_set_that_teaches_the_classes_beats_one_that_teaches_the_opposite_in_both_views() -> None:
+def judge_of(sets: Sequence[Sequence[Record]], public: Sequence[Record]) -> SetJudge:
+    encoder = HashingEncoder()
+    return SetJudge(SCHEMA, encoder, MultiChannelKernel(SCHEMA, encoder), sets, public)
+
+
+def test_a_set_that_teaches_the_classes_beats_one_that_teaches_the_opposite_in_every_view() -> None:
     good, bad = labelled(40, 0), labelled(40, 1000, honest=False)
-    judge = SetJudge(SCHEMA, HashingEncoder(), [good, bad], good + bad)
+    judge = judge_of([good, bad], good + bad)
     scores = judge.score(labelled(20, 3000))
-    assert scores.shape == (2, 20, 2)
+    assert scores.shape == (3, 20, 2)
     better = scores[:, :, 0] > scores[:, :, 1]
     assert (better.mean(axis=1) >= 0.7).all()
-    assert (scores[:, :, 0].mean(axis=1) > scores[:, :, 1].mean(axis=1) + 0.2).all()
+    assert (scores[:2, :, 0].mean(axis=1) > scores[:2, :, 1].mean(axis=1) + 0.2).all()
+
+
+def test_nearness_is_minus_the_mean_distance_to_the_three_nearest_records_of_the_rows_class() -> None:
+    sets = [labelled(20, 0), labelled(20, 300)]
+    row = labelled(30, 900)[3]
+    kernel = MultiChannelKernel(SCHEMA, HashingEncoder())
+    mine = [[r for r in one if r["urgency"] == row["urgency"]] for one in sets]
+    distances = kernel.over(kernel.represent_pool(mine[0] + mine[1])).distances(kernel.represent([row]))[0]
+    wanted = [-np.sort(part)[:3].mean() for part in (distances[: len(mine[0])], distances[len(mine[0]) :])]
+    assert judge_of(sets, sets[0]).score([row])[2, 0] == pytest.approx(wanted)
+
+
+def test_a_set_that_holds_the_row_itself_is_nearest() -> None:
+    row = labelled(30, 900)[0]
+    sets = [labelled(20, 0), [*labelled(19, 300), row]]
+    assert np.argmax(judge_of(sets, sets[0]).score([row])[2, 0]) == 1
 
 
 def test_scores_are_percentiles_and_a_rows_score_is_its_own() -> None:
     sets = [labelled(20, 100 * i) for i in range(4)]
-    judge = SetJudge(SCHEMA, HashingEncoder(), sets, [record for one in sets for record in one])
+    judge = judge_of(sets, [record for one in sets for record in one])
     rows = drawn(12, offset=7000)
     together = judge.score(rows)
-    assert ((together >= 0) & (together <= 1)).all()
+    assert ((together[:2] >= 0) & (together[:2] <= 1)).all()
+    assert ((together[2] >= -1) & (together[2] <= 0)).all()
     for number, row in enumerate(rows):
         assert np.array_equal(judge.score([row])[:, 0], together[:, number])
 
@@ -44,14 +69,15 @@ def test_scores_are_percentiles_and_a_rows_score_is_its_own() -> None:
 def test_a_set_without_a_class_serves_no_row_of_that_class() -> None:
     low = [record for record in labelled(60, 0) if record["urgency"] == "low"]
     both = labelled(40, 500)
-    judge = SetJudge(SCHEMA, HashingEncoder(), [low, both], both)
+    judge = judge_of([low, both], both)
     high = [record for record in labelled(30, 900) if record["urgency"] == "high"]
-    assert (judge.score(high)[:, :, 0] == 0).all()
+    assert (judge.score(high)[:2, :, 0] == 0).all()
+    assert np.isnan(judge.score(high)[2, :, 0]).all()
 
 
 def test_missing_values_and_values_never_seen_do_not_break_it() -> None:
     sets = [labelled(20, 0), labelled(20, 300)]
-    judge = SetJudge(SCHEMA, HashingEncoder(), sets, sets[0])
+    judge = judge_of(sets, sets[0])
     row = drawn(1, offset=42)[0] | {"waited": None, "score": None, "minutes": 90}
     assert np.isfinite(judge.score([row])).all()
 
@@ -68,5 +94,5 @@ def test_axes_are_the_right_singular_vectors_up_to_their_sign(shape: tuple[int, 
 def test_public_records_that_are_all_the_same_do_not_break_it() -> None:
     one, other = labelled(20, 0)[0], labelled(20, 0)[1]
     sets = [[one | {"urgency": label} for label in ("low", "high")] for _ in range(2)]
-    made = SetJudge(SCHEMA, HashingEncoder(), sets, [one] * 4)
+    made = judge_of(sets, [one] * 4)
     assert np.isfinite(made.score([one, other])).all()

@@ -258,7 +258,9 @@ class Evolution:
         everything = list({texts[id(record)]: record for one in sets for record in one}.values())
         vote: Predictive | Coverage
         if self.schema.label is not None:
-            judge = SetJudge(self.schema, self.encoder, sets, everything, public_encoder=self.public_encoder)
+            judge = SetJudge(
+                self.schema, self.encoder, self.kernel, sets, everything, public_encoder=self.public_encoder
+            )
             vote = Predictive(judge)
         else:
             place = {texts[id(record)]: i for i, record in enumerate(everything)}

@@ -1,10 +1,11 @@
 """Public models that judge sets of records: how well would a model trained on this set serve one more record?
 
-For every set and view a small classifier is trained on the set alone. Its score for a row is a percentile: how highly
-it ranks the row's own class for the row, among public records of other classes. Two views stand side by side: the
-record's texts (an embedding of the whole, and one of each text field), and these together with its other fields
-(binned values). Both are linear, so that dozens of sets are judged in seconds and a row is scored by itself, whatever
-other rows exist.
+In two views a small classifier is trained on every set alone. Its score for a row is a percentile: how highly it ranks
+the row's own class for the row, among public records of other classes. The first view reads the record's texts (an
+embedding of the whole, and one of each text field), the second these together with its other fields (binned values).
+Both are linear, so that dozens of sets are judged in seconds. The third view trains nothing: it says how near a set's
+records of the row's class come to the row. What tells classes apart need not look like the real records, and a choice
+by prediction alone drifts towards plain cases. A row is scored by itself, whatever other rows exist.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from threadpoolctl import threadpool_limits
 
 from selpe.encode.base import Encoder, PublicEncoder
-from selpe.kernel import Encode
+from selpe.kernel import Encode, MultiChannelKernel, PoolDistances
 from selpe.schema import BooleanField, CategoryField, Field, Record, Schema, TextField
 
 BINS = 6
@@ -28,6 +29,7 @@ AXES = 96  # directions in which public records differ most; the rest costs time
 # Beside embeddings of length 1: on real triage and review records votes followed the test scores best with both views
 # reading texts, and worst (against the test scores, even) with one view on the whole text and one on fields alone.
 FIELD_WEIGHT = 0.3
+NEAREST = 3  # records of a set that a row's nearness looks at
 REFERENCES = 400  # public records per class against which a row is ranked
 
 
@@ -58,7 +60,7 @@ class _Model:
 
 
 class SetJudge:
-    """A Judge (privacy/votes.py) over sets of labelled records, in a text view and a structured view.
+    """A Judge (privacy/votes.py) over sets of labelled records: two views that predict, and one of nearness.
 
     `public_encoder` may encode sets and public records in the encoder's place; private rows go through the encoder.
     """
@@ -67,6 +69,7 @@ class SetJudge:
         self,
         schema: Schema,
         encoder: Encoder,
+        kernel: MultiChannelKernel,
         sets: Sequence[Sequence[Record]],
         public: Sequence[Record],
         *,
@@ -76,16 +79,17 @@ class SetJudge:
         self._text = _TextView(schema, encoder, public, public_encoder)
         self._fields = _FieldView(schema, public)
         self._models = self._trained(sets, public)
+        self._nearness = _Nearness(schema, kernel, sets)
 
     @property
     def remote(self) -> str | None:
-        """Where the text view sends texts."""
-        return self._text.encoder.remote
+        """Where a view sends texts."""
+        return self._text.encoder.remote or self._nearness.remote
 
     @property
     def views(self) -> int:
-        """Texts, and the whole record."""
-        return 2
+        """Texts, the whole record, and nearness."""
+        return 3
 
     @property
     def options(self) -> int:
@@ -93,14 +97,15 @@ class SetJudge:
         return len(self._models[0])
 
     def score(self, rows: Sequence[Record]) -> NDArray[np.float64]:
-        """Percentiles of shape (2, len(rows), options)."""
-        scores = np.full((2, len(rows), self.options), np.nan)
+        """Two percentiles and a nearness: shape (3, len(rows), options)."""
+        scores = np.full((self.views, len(rows), self.options), np.nan)
         for number, row in enumerate(rows):
             label = self._schema.label_of(row)
             if label is None:
                 continue
             for view, features in enumerate(self._views([row], self._text.private([row]))):
                 scores[view, number] = [model.percentile(features, label) for model in self._models[view]]
+            scores[-1, number] = self._nearness.of(row, label)
         return scores
 
     def _views(
@@ -145,6 +150,36 @@ def agreement(
         mine = np.flatnonzero(labels == name)
         ranks[mine[np.argsort(own[mine], kind="stable")]] = np.arange(len(mine)) / max(1, len(mine) - 1)
     return ranks
+
+
+class _Nearness:
+    """How near the sets come to a row: minus the mean kernel distance to their few nearest records of its class."""
+
+    def __init__(self, schema: Schema, kernel: MultiChannelKernel, sets: Sequence[Sequence[Record]]) -> None:
+        self._kernel = kernel
+        self._sets = len(sets)
+        self._spaces: dict[str, PoolDistances] = {}
+        self._members: dict[str, list[NDArray[np.intp]]] = {}
+        for label in schema.labels:
+            mine = [{schema.dumps(r): r for r in one if schema.label_of(r) == label} for one in sets]
+            pool = {text: record for members in mine for text, record in members.items()}
+            if not pool:
+                continue
+            place = {text: number for number, text in enumerate(pool)}
+            self._spaces[label] = kernel.over(kernel.represent_pool(list(pool.values())))
+            self._members[label] = [np.array([place[text] for text in members], dtype=np.intp) for members in mine]
+
+    @property
+    def remote(self) -> str | None:
+        return self._kernel.remote
+
+    def of(self, row: Record, label: str) -> NDArray[np.float64]:
+        """One figure per set; a set without the class says nothing."""
+        if label not in self._spaces:
+            return np.full(self._sets, np.nan)
+        distances = self._spaces[label].distances(self._kernel.represent([row]))[0].astype(np.float64)
+        nearest = [np.sort(distances[members])[:NEAREST] for members in self._members[label]]
+        return np.array([-float(few.mean()) if len(few) else np.nan for few in nearest])
 
 
 class _TextView:

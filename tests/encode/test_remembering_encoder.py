@@ -129,7 +129,7 @@ def test_kernel_and_judge_give_public_records_to_the_one_and_private_rows_to_the
     kernel.represent_pool(drawn(10))
     assert bare.texts == []
     kernel.represent(marked(5))
-    judge = SetJudge(SCHEMA, bare, [drawn(12), drawn(12, offset=50)], drawn(24), public_encoder=spy)
+    judge = SetJudge(SCHEMA, bare, kernel, [drawn(12), drawn(12, offset=50)], drawn(24), public_encoder=spy)
     seen = len(bare.texts)
     judge.score(marked(5))
     assert len(bare.texts) > seen
