@@ -69,7 +69,18 @@ def test_what_never_works_is_given_up_and_counted() -> None:
     made = Generator(FakeModel(faults=Faults(invalid_json=1.0)), SCHEMA, attempts=3).generate(proposals(5))
     assert made.candidates == (None,) * 5
     assert made.effort.given_up == {"not a record": 5}
-    assert made.effort.answers == 30  # three waves of two stages
+    assert made.effort.answers == 25  # of each: a context and two records, then another context and its record
+
+
+def test_a_record_that_fails_is_written_once_more_from_its_context_and_then_from_another() -> None:
+    model = Recorder(faults=Faults(invalid_json=1.0))
+    Generator(model, SCHEMA, attempts=4).generate(proposals(1, Guide("seeded", hints=2)))
+    assert [request.key for request in model.asked] == ["I:0:0", "II:0:0", "II:0:1", "I:0:2", "II:0:2", "II:0:3"]
+    first, again, _, other, last = (request for request in model.asked[1:])
+    assert first.prompt == again.prompt
+    assert first.seed != again.seed
+    assert (first.grammar, first.json_schema) == (again.grammar, again.json_schema)  # the same seeded values
+    assert other.prompt == last.prompt != first.prompt
 
 
 def test_an_error_that_cannot_pass_stops_the_generation() -> None:

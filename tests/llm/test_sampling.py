@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from selpe.llm.sampling import Taste, choose, generator
+from selpe.llm.sampling import Echoes, Taste, choose, generator
 
 ROW = np.log(np.array([0.4, 0.3, 0.2, 0.08, 0.02], np.float32))
 
@@ -52,6 +52,29 @@ def bits(allowed: list[int], size: int = 5) -> NDArray[np.uint8]:
 )
 def test_choice(taste: Taste, draw: float, allowed: list[int] | None, token: int) -> None:
     assert choose(ROW, taste, draw, None if allowed is None else bits(allowed)) == token
+
+
+LETTERS = [b"a", b" bad", b" not", b"1", b"-"]
+
+
+def said(length: int, *tokens: int) -> Echoes:
+    echoes = Echoes(length)
+    for token in tokens:
+        echoes.note(token)
+    return echoes
+
+
+def test_a_word_that_would_end_a_run_a_second_time_comes_last() -> None:
+    row = said(3, 2, 1, 0, 2, 1).held_back(ROW, LETTERS.__getitem__)  # ' not bada not bad', and now 'a' again?
+    assert row.argmin() == 0
+    assert np.array_equal(row[1:], ROW[1:])
+    assert ROW.argmin() != 0  # the model's own row is left alone
+    assert choose(row, Taste(1.0), 0.999, bits([0])) == 0  # but a grammar that wants it gets it
+
+
+@pytest.mark.parametrize("tokens", [(), (2,), (2, 1, 0), (2, 1, 0, 2), (0, 2, 1, 0), (2, 3, 4, 2, 3), (1, 4, 3, 1, 4)])
+def test_what_is_new_or_no_word_is_not_held_back(tokens: tuple[int, ...]) -> None:
+    assert said(3, *tokens).held_back(ROW, LETTERS.__getitem__) is ROW
 
 
 def test_ties_go_to_the_lowest_token() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from selpe.errors import PromptTooLongError
 from selpe.llm.base import Answer, Request
-from selpe.llm.schedule import Scheduler
+from selpe.llm.schedule import Scheduler, Work
 from toy_engine import ToyBackend, ToyVocabulary, expected_text
 
 
@@ -33,6 +35,27 @@ def test_answers_are_those_of_each_request_alone() -> None:
         assert answer.text == expected_text(answer.request)
         assert answer.finish in ("stop", "length")
     assert loop.pool.held == 0
+
+
+class Stuck(ToyBackend):
+    """A back end that wants to say 'abc' for ever."""
+
+    def run(self, work: Sequence[Work], meanwhile: Callable[[], None]) -> NDArray[np.float32]:
+        rows = super().run(work, meanwhile)
+        for row, item in zip(rows, [item for item in work if item.sampled], strict=True):
+            row[:] = np.where(np.arange(len(row)) == 97 + (item.tokens[-1] - 96) % 3, 20.0, row)
+        return rows
+
+
+def test_an_answer_that_may_not_repeat_itself_gets_out_of_its_circle() -> None:
+    stuck, free = (
+        next(iter(scheduler(Stuck()).serve([ask("c", no_repeat=length, max_tokens=24)], None, None))).text
+        for length in (0, 5)
+    )
+    assert stuck == "abc" * 8
+    assert free.startswith("abcabca")
+    runs = [free[i : i + 5] for i in range(len(free) - 4)]
+    assert len(runs) == len(set(runs))
 
 
 def test_a_shared_prefix_is_computed_once() -> None:

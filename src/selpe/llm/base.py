@@ -35,6 +35,8 @@ class Request:
     """One thing to generate: either a plain `prompt` to continue, or chat `messages`.
 
     `json_schema` or `grammar` (Lark, in LLGuidance's dialect) constrain the answer where the model can do that.
+    `no_repeat` keeps an answer from going in circles, where the model runs in this process: no run of so many tokens is
+    written twice if it ends in a word (0: anything goes).
     `key` is the caller's own handle; it comes back on the answer untouched.
     """
 
@@ -46,6 +48,7 @@ class Request:
     temperature: float = 1.0
     min_p: float = 0.0
     top_p: float = 1.0
+    no_repeat: int = 0
     max_tokens: int = 256
     seed: int = 0
     key: str = ""
@@ -55,6 +58,8 @@ class Request:
             raise ValueError("a request must have either a prompt or messages")
         if self.json_schema is not None and self.grammar is not None:
             raise ValueError("a request must have at most one of json_schema and grammar")
+        if self.no_repeat < 0 or self.no_repeat == 1:
+            raise ValueError("no_repeat must be 0, or 2 or more")
 
 
 @dataclass(frozen=True, slots=True)

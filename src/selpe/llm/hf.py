@@ -142,7 +142,7 @@ class HFModel:
 
     def _row(self, request: Request) -> _Row | Answer:
         """A request made ready for a batch, or its error."""
-        from selpe.llm.sampling import Taste, generator
+        from selpe.llm.sampling import Echoes, Taste, generator
 
         text = request.prompt
         if request.messages:
@@ -161,7 +161,8 @@ class HFModel:
         except ModelError as faulty:
             return Answer(request, "", "error", prompt_tokens=len(tokens), error=faulty)
         taste = Taste(request.temperature, request.min_p, request.top_p, self._top_k)
-        return _Row(request, tokens, taste, generator(request.seed).random, guide)
+        echoes = Echoes(request.no_repeat) if request.no_repeat else None
+        return _Row(request, tokens, taste, generator(request.seed).random, guide, echoes)
 
     def _run(self, rows: Sequence[_Row], stopped: Callable[[], bool]) -> list[Answer]:
         """One call of transformers' `generate`."""
@@ -220,6 +221,7 @@ class _Row:
     taste: Any
     draw: Callable[[], float]
     guide: Any  # LLGuidance's matcher, None without a grammar
+    echoes: Any = None  # what must not be said again, None where anything goes
     written: list[int] = field(default_factory=list)
     finish: Finish | None = None
 
@@ -256,14 +258,21 @@ class _Chooser:
         if row.guide is not None:
             mask = np.zeros((len(logits) + 31) // 32 * 4, np.uint8)
             row.guide.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+        if row.echoes is not None:
+            logits = row.echoes.held_back(logits, self._piece)
         token = choose(logits, row.taste, row.draw(), mask)
         if token in self._ends:
             row.finish = "stop"
             return token
         row.written.append(token)
+        if row.echoes is not None:
+            row.echoes.note(token)
         if row.guide is not None and not row.guide.consume_token(token):
             row.finish = "length"  # the grammar gave up (too complex); what is written will not validate
         return token
+
+    def _piece(self, token: int) -> bytes:
+        return str(self._tokenizer.decode([token])).encode()
 
     def ended(self, ids: Any, scores: Any, **_: Any) -> Any:
         """True for each row that is done: by a stop string, its token limit, its grammar, or a cancellation."""

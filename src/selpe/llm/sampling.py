@@ -7,6 +7,7 @@ in the batch. Ties go to the token with the lowest id.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,40 @@ class Taste:
     def greedy(self) -> bool:
         """True when the most probable token is taken: at temperature 0, or so near to it that division overflows."""
         return self.temperature < 1e-6
+
+
+class Echoes:
+    """What an answer must not say next, lest it say a run of `length` tokens a second time.
+
+    Small models go in circles, and then write until they are cut off. Only words are held back: two dates of one year,
+    or two numbers alike, are no circle.
+    """
+
+    __slots__ = ("_followed", "_length", "_recent")
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._recent: tuple[int, ...] = ()
+        self._followed: dict[tuple[int, ...], list[int]] = {}
+
+    def note(self, token: int) -> None:
+        """Takes a token as said."""
+        if len(self._recent) == self._length - 1:
+            self._followed.setdefault(self._recent, []).append(token)
+        self._recent = (*self._recent, token)[-(self._length - 1) :]
+
+    def held_back(self, row: Row, piece: Callable[[int], bytes]) -> Row:
+        """The row with such tokens below all others. A grammar that leaves nothing else still gets one."""
+        said = [token for token in self._followed.get(self._recent, ()) if _has_letters(piece(token))]
+        if not said:
+            return row
+        row = row.copy()
+        row[said] = row.min() - 1000.0
+        return row
+
+
+def _has_letters(piece: bytes) -> bool:
+    return any(byte >= 128 for byte in piece) or any(chr(byte).isalpha() for byte in piece)
 
 
 def generator(seed: int) -> np.random.Generator:

@@ -252,7 +252,7 @@ class _Stream:
         """Chooses the next token of a sequence; returns its answer when that ends it."""
         mask = self._masks[index] if sequence.guide is not None else None
         try:
-            token = choose(row, sequence.taste, sequence.draw(), mask)
+            token = choose(sequence.fresh(row), sequence.taste, sequence.draw(), mask)
             sequence.accept(token, self._scheduler.vocabulary.ends)
         except ModelError as error:
             return self._retire(sequence, error)

@@ -10,7 +10,7 @@ from selpe.errors import ModelError
 from selpe.llm.base import Answer, Finish, Request
 from selpe.llm.blocks import Lease
 from selpe.llm.guide import Guide
-from selpe.llm.sampling import Taste, generator
+from selpe.llm.sampling import Echoes, Row, Taste, generator
 
 
 class Sequence:
@@ -23,6 +23,7 @@ class Sequence:
     __slots__ = (
         "_began",
         "_draws",
+        "_echoes",
         "_limit",
         "_longest_stop",
         "_pieces",
@@ -57,6 +58,7 @@ class Sequence:
         self._stops = tuple(stop.encode() for stop in request.stop if stop)
         self._longest_stop = max(map(len, self._stops), default=0)
         self._draws = generator(request.seed)
+        self._echoes = Echoes(request.no_repeat) if request.no_repeat else None
         self._text = bytearray()
         self._began = time.monotonic()
         self._follow_guide()
@@ -87,6 +89,10 @@ class Sequence:
     def draw(self) -> float:
         """The next uniform number of this request's own stream."""
         return float(self._draws.random())
+
+    def fresh(self, row: Row) -> Row:
+        """The logits with what would only repeat the answer held back."""
+        return row if self._echoes is None else self._echoes.held_back(row, self._pieces.__getitem__)
 
     def accept(self, token: int, ends: SequenceOf[int]) -> None:
         """Takes a sampled token as written, and whatever the grammar forces after it."""
@@ -128,6 +134,8 @@ class Sequence:
         if self.finish is not None:
             return
         self.tokens.append(token)
+        if self._echoes is not None:
+            self._echoes.note(token)
         before = len(self._text)
         self._text += self._pieces[token]
         if self._stops and self._ends_at_stop(before):
