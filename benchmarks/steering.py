@@ -24,6 +24,7 @@ from typing import Any, get_args
 import numpy as np
 
 from selpe.encode.base import Encoder
+from selpe.evaluate.fidelity.nearest import mean_distance
 from selpe.evaluate.utility import utility
 from selpe.evolve import Evolution, Evolved, Inclusion, Method
 from selpe.generate import Generator
@@ -145,22 +146,6 @@ def judged(schema: Schema, encoder: Encoder, train: list[Record], test: list[Rec
     return {"text": scores["text"], "structured": scores["structured"]}
 
 
-def closeness(schema: Schema, encoder: Encoder, release: list[Record], test: list[Record]) -> float:
-    """Mean kernel distance from held-out real records to the nearest released record of their class.
-
-    Distances are normalised over the held-out records: over the release, a release of much the same records would
-    stretch them, and two releases would be measured with two rulers.
-    """
-    kernel = MultiChannelKernel(schema, encoder)
-    found = []
-    for label in schema.labels:
-        mine, theirs = ([r for r in rows if schema.label_of(r) == label] for rows in (release, test))
-        if mine and theirs:
-            held_out = kernel.over(kernel.represent_pool(theirs))
-            found.append(held_out.distances(kernel.represent_pool(mine)).min(axis=0).mean())
-    return float(np.mean(found))
-
-
 def release(
     schema: Schema, private: list[Record], model: ChatModel, encoder: Encoder, *,
     epsilon: float, seed: int, records: int, paper: bool = False, repeat: int = 0, method: Method = OURS,
@@ -224,7 +209,8 @@ def main() -> None:
                 records = [candidate.record for candidate in made.candidates]
                 row = {
                     "data": name, "seed": seed, "setting": label, "guide": made.guide.name, "bundle": made.bundle,
-                    **judged(schema, encoder, records, test), "distance": closeness(schema, encoder, records, test),
+                    **judged(schema, encoder, records, test),
+                    "distance": mean_distance(schema, records, test, encoder=encoder),
                     "seconds": round(time.monotonic() - began, 1),
                 }  # fmt: skip
                 rows.append(row)
@@ -233,7 +219,7 @@ def main() -> None:
                 keep.write_text("\n".join(schema.dumps(record) for record in records))
                 print(json.dumps(row, ensure_ascii=False), flush=True)
             real = {"data": name, "seed": seed, "setting": "private rows", **judged(schema, encoder, private, test),
-                    "distance": closeness(schema, encoder, private, test)}  # fmt: skip
+                    "distance": mean_distance(schema, private, test, encoder=encoder)}  # fmt: skip
             rows.append(real)
             print(json.dumps(real, ensure_ascii=False), flush=True)
             options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ def classifier_scores(run: Path, records: list[dict[str, Any]]) -> list[list[flo
 def main(arguments: list[str]) -> int:
     """Reads records, writes scores."""
     run, source, target = (Path(word) for word in arguments)
-    records = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
+    records = [json.loads(line) for line in source.read_text(encoding="utf-8").split("\n") if line]
     target.write_text(json.dumps(classifier_scores(run, records)), encoding="utf-8")
     return 0
 

@@ -18,6 +18,7 @@ from selpe.encode.base import Encoder
 from selpe.evaluate.attack import attack
 from selpe.evaluate.embedding import Remembering, require_local
 from selpe.evaluate.fidelity import fidelity
+from selpe.evaluate.fidelity.nearest import mean_distance
 from selpe.evaluate.roc import areas, interval, resampled
 from selpe.evaluate.trial import Trial
 from selpe.evaluate.utility import SYNTHETIC, utility
@@ -121,7 +122,11 @@ class Judge:
         summary = fidelity(
             split.schema, records, self.rows(split), encoder=self.encoder, allow_private_text_to=self.allowed or ()
         ).summary
-        return [Measure(name, float(summary[name])) for name in _CLOSENESS if name in summary]
+        distance = mean_distance(
+            split.schema, records, self.rows(split), encoder=self.encoder, allow_private_text_to=self.allowed or ()
+        )
+        found = [Measure(name, float(summary[name])) for name in _CLOSENESS if name in summary]
+        return [*found, Measure("distance", distance)]
 
     def _attacks(self, split: Split, records: Sequence[Record], private: Sequence[Record]) -> list[Measure]:
         found = attack(
@@ -164,4 +169,4 @@ def raw_outputs(run: Path) -> list[str]:
 
 
 def _lines(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line] if path.is_file() else []
