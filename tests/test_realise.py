@@ -12,6 +12,12 @@ from selpe.schema import Schema
 from small_world import SCHEMA, drawn
 
 
+def test_the_last_line_ends_in_a_line_break_as_every_other() -> None:
+    schema = Schema.from_yaml("name: note\nfields:\n  day: {kind: integer}\n  said: {kind: text, max_length: 9}\n")
+    assert line_grammar(schema, {}).splitlines()[0].rstrip().endswith('"\\n"')
+    assert parse(schema, "day: 3\nsaid: none\n", "lines") == {"day": 3, "said": "none"}
+
+
 @pytest.mark.parametrize("form", ["json", "lines"])
 def test_a_written_record_reads_back_as_itself(form: str) -> None:
     for record in drawn(40):

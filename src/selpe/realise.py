@@ -56,7 +56,8 @@ def line_grammar(schema: Schema, fixed: Mapping[str, Value]) -> str:
             value = f"value_{number}"
             rules.append(f"{value}: {_line_rule(field)}")
         lines.append(f"{start} {value}")
-    return "start: " + ' "\\n" '.join(lines) + "\n" + "\n".join(rules) + "\n"
+    # The last line ends like every other: a model that may not end a text in the way it has learnt rambles on.
+    return "start: " + ' "\\n" '.join([*lines, ""]) + "\n" + "\n".join(rules) + "\n"
 
 
 def _line_rule(field: Field) -> str:
