@@ -13,7 +13,9 @@ from small_world import SCHEMA, drawn
 
 
 def test_the_last_line_ends_in_a_line_break_as_every_other() -> None:
-    schema = Schema.from_yaml("name: note\nfields:\n  day: {kind: integer}\n  said: {kind: text, max_length: 9}\n")
+    schema = Schema.from_yaml(
+        "name: note\nfields:\n  day: {kind: integer, min: 1, max: 31}\n  said: {kind: text, max_length: 9}\n"
+    )
     assert line_grammar(schema, {}).splitlines()[0].rstrip().endswith('"\\n"')
     assert parse(schema, "day: 3\nsaid: none\n", "lines") == {"day": 3, "said": "none"}
 
