@@ -111,7 +111,7 @@ def _show_engines() -> None:
             found = ", ".join(f"{package} {version}" for package, version in engine.versions.items())
             _line(engine.name, f"{engine.purpose} ({found})")
         else:
-            _line(engine.name, f'not installed: pip install "{engine.install}" gives {engine.purpose}')
+            _line(engine.name, f"not installed: {engine.remedy}")
 
 
 def _show_store(root: object, sizes: dict[str, int], is_offline: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import threading
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import selpe
+from selpe.apart import OWN_GROUP, PLEASE_STOP
 from selpe.errors import ConfigError, RunError, StoppedError
 from selpe.schema import Record, Schema
 
@@ -72,12 +72,12 @@ class TrainPython:
         with log.open("ab") as said:
             process = subprocess.Popen(
                 [str(self.path), *words], env=_environment(), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-                start_new_session=True,
+                start_new_session=True, creationflags=OWN_GROUP,
             )  # fmt: skip
             try:
                 while process.poll() is None:
                     if cancel is not None and cancel.is_set():
-                        process.send_signal(signal.SIGINT)
+                        process.send_signal(PLEASE_STOP)
                         process.wait()
                         break
                     try:

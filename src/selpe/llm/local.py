@@ -21,7 +21,7 @@ from selpe.errors import ModelError
 from selpe.llm.base import Answer, Capabilities, Follow, Request
 from selpe.llm.paged import PagedBackend
 from selpe.llm.prepare import Prepared, Progress, prepare
-from selpe.llm.runtime import Precision
+from selpe.llm.runtime import Precision, openvino_genai
 from selpe.llm.schedule import Backend, Scheduler
 from selpe.llm.stateful import StatefulBackend
 from selpe.llm.vocabulary import GenAIVocabulary
@@ -49,6 +49,7 @@ class LocalModel:
     ) -> None:
         if parallel < 1:
             raise ValueError(f"parallel must be at least 1. Got {parallel}")
+        openvino_genai()  # a machine without it hears of it now, and not after minutes of preparing
         self._prepared = prepare(gguf, folder, progress)
         self._backend = _backend(self._prepared, engine, memory=memory, threads=threads, precision=precision)
         log.info("%s runs on %s", self._prepared.name, self._backend.name)

@@ -32,6 +32,13 @@ class Engine:
         """True when all of its packages are installed."""
         return len(self.versions) == len(self.packages)
 
+    @property
+    def remedy(self) -> str:
+        """What to do on this machine where it is not installed."""
+        if "openvino" in self.packages and platform.system() == "Darwin" and platform.machine() == "x86_64":
+            return "OpenVINO has no build for Macs with Intel processors; use llama.cpp or a server"
+        return f'pip install "{self.install}" gives {self.purpose}'
+
 
 ENGINES = (
     Engine("embedded", "the default: GGUF on this processor", ("openvino", "openvino-genai", "llguidance"), "selpe"),

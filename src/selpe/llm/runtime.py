@@ -7,14 +7,21 @@ unavailable while OpenVINO is being imported: nothing is sent, nothing is writte
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from types import ModuleType
 from typing import Any, Literal
 
+from selpe.errors import ModelError
+
 Precision = Literal["fast", "exact"]
 
 _TELEMETRY = "openvino_telemetry"
+_INSTEAD = (
+    'Without it, llm takes llamacpp:… (pip install "selpe[llamacpp]") or the address of a server, and encoder takes '
+    "st:… (pip install sentence-transformers) or the address of a server."
+)
 _lock = threading.Lock()
 
 
@@ -55,6 +62,11 @@ def _quietly(name: str) -> ModuleType:
         try:
             import_module("openvino")
             return import_module(name)
+        except ModuleNotFoundError as problem:
+            raise ModelError("OpenVINO is not installed; some machines have no build of it", hint=_INSTEAD) from problem
+        except (ImportError, OSError) as problem:
+            needs = "On Windows it needs the Microsoft Visual C++ runtime. " if os.name == "nt" else ""
+            raise ModelError("OpenVINO is installed but cannot be loaded", hint=needs + _INSTEAD) from problem
         finally:
             if before is absent:
                 del sys.modules[_TELEMETRY]

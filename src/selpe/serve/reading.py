@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from selpe.apart import OWN_GROUP
 from selpe.serve.limits import Limits
 from selpe.serve.refusals import busy, from_child
 
@@ -78,7 +79,7 @@ class Reader:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command, str(self._limits.reading_bytes), limit=_LINE,
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
+                start_new_session=True, creationflags=OWN_GROUP,
             )  # fmt: skip
         to, back = self._process.stdin, self._process.stdout
         if to is None or back is None:

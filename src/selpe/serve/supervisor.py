@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from selpe.apart import OWN_GROUP
 from selpe.errors import ExitCode
 from selpe.serve.limits import Limits
 from selpe.serve.refusals import busy
@@ -107,7 +108,7 @@ class Supervisor:
         job.process = process = await asyncio.create_subprocess_exec(
             *self._command, str(job.folder), str(self._limits.stop_seconds),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
+            start_new_session=True, creationflags=OWN_GROUP,
         )  # fmt: skip
         log.info("%s: started", run)
         if job.stopping:
