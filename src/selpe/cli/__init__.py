@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Sequence
 
@@ -74,6 +75,7 @@ def _topics() -> list[Callable[[typer.Typer], None]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and leaves with its exit code. Users see a traceback only with --debug."""
+    _bear_any_encoding()
     argv = list(sys.argv[1:] if arguments is None else arguments)
     # `--json` and `--debug` may stand anywhere: behind a subcommand is where most people type them.
     early = [flag for flag in ("--json", "--debug") if flag in argv]
@@ -95,6 +97,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(ExitCode.DONE)
     except Exception as error:
         _leave_unexpected(error)
+
+
+def _bear_any_encoding() -> None:
+    """Lets a stream that has no ε (a pipe on Windows, a Latin-1 terminal) show a question mark instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
 
 
 def _show(error: SelPEError) -> None:
