@@ -7,6 +7,7 @@ never came, because a server was busy or slow, is asked for again.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,7 +23,7 @@ from selpe.encode.hashing import HashingEncoder
 from selpe.errors import StoppedError
 from selpe.estimate import Estimate, Tokens, estimate
 from selpe.events import Answered, PoolReady, StageStarted
-from selpe.generate import record_tokens
+from selpe.generate import ASKINGS, NO_REPEAT, record_tokens
 from selpe.guides import Family, family_of
 from selpe.llm.base import Answer, Message, Request
 from selpe.llm.fake import FakeModel
@@ -30,7 +31,7 @@ from selpe.privacy.looks import GaussianPlan
 from selpe.privacy.quotas import round_quotas
 from selpe.schema import CategoryField, Record, Schema
 
-MIN_P = 0.05  # as in SelPE's own generator, so that methods are compared and not samplers
+MIN_P = 0.05  # as in SelPE's own generator (and NO_REPEAT, too), so that methods are compared and not samplers
 SHOWN_EXAMPLES = 3
 MOST_LETTERS = 3000  # of a text that is shown to a model again
 MOST_LEFT_OUT = 32  # examples of a kind, where a prompt is too long
@@ -80,14 +81,17 @@ class TextWriter:
 
     def _written(self, asks: Sequence[Ask], places: Sequence[int], texts: list[str]) -> int:
         """Fills in the texts at these places, all by one model. Says how many had to be asked for again."""
-        model, again = self._parts.models[asks[places[0]].model], 0
+        model = self._parts.models[asks[places[0]].model]
+        again: Counter[int] = Counter()
 
         def follow(answer: Answer) -> Iterable[Request]:
-            nonlocal again
             place, attempt = _handle(answer)
-            if answer.finish != "error" or attempt + 1 >= self._parts.config.attempts:
+            if answer.finish != "error" or again[place] + 1 >= self._parts.config.attempts:
                 return ()
-            again += 1
+            again[place] += 1
+            # First as it was: a pool should not depend on what went wrong on the way, or a resumed run has another.
+            if again[place] % ASKINGS:
+                return (answer.request,)
             return (self._request(asks[place], place, attempt + 1),)
 
         requests = (self._request(asks[place], place, 0) for place in places)
@@ -99,7 +103,7 @@ class TextWriter:
             if answer.finish != "cancelled":
                 stored = answer.seconds == 0.0 and answer.error is None
                 self._parts.emit(Answered("II", answer.prompt_tokens, answer.completion_tokens, stored))
-        return again
+        return again.total()
 
     def _readable(self, samples: Sequence[Sample]) -> list[Record]:
         """A few of the samples as records, for those who look on."""
@@ -111,8 +115,9 @@ class TextWriter:
     def _request(self, ask: Ask, place: int, attempt: int) -> Request:
         family = self._families[ask.model]
         common: dict[str, Any] = {
-            "seed": seed_of(ask.seed, attempt), "min_p": MIN_P, "temperature": self._temperature,
-            "max_tokens": record_tokens(self._schema), "key": f"II:{place}:{attempt}",
+            "seed": seed_of(ask.seed, attempt), "min_p": MIN_P, "no_repeat": NO_REPEAT,
+            "temperature": self._temperature, "max_tokens": record_tokens(self._schema),
+            "key": f"II:{place}:{attempt}",
         }  # fmt: skip
         text = self._fitting(ask, family, common["max_tokens"])
         if family == "chat":
