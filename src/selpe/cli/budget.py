@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selpe.cli.console import emit, err, json_mode, out
+from selpe.cli.console import emit, err, json_mode, out, plain_console
 from selpe.errors import BudgetError, ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -217,11 +217,9 @@ def _list(entries: tuple[Entry, ...]) -> None:
 
 
 def _print(table: Table) -> None:
-    from rich.console import Console
-
     console = out()
     # A pipe or a log has no width to fold columns into: lines stay whole there.
-    wide = console if console.is_terminal else Console(file=console.file, width=1000, highlight=False)
+    wide = console if console.is_terminal else plain_console(file=console.file, width=1000)
     wide.print(table)
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+# What a terminal obeys instead of showing it. Records and names come from models and files, and may hold such things.
+_ORDERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(slots=True)
@@ -27,18 +33,33 @@ MANNERS = Manners()
 @cache
 def out() -> Console:
     """The console on standard output."""
-    from rich.console import Console
-
     # Off a terminal lines are not wrapped at 80 columns: a pipe or a log keeps each line whole.
-    return Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+    return plain_console(soft_wrap=not sys.stdout.isatty())
 
 
 @cache
 def err() -> Console:
     """The console on standard error, for progress, notes and errors."""
-    from rich.console import Console
+    return plain_console(stderr=True, soft_wrap=not sys.stderr.isatty())
 
-    return Console(stderr=True, soft_wrap=not sys.stderr.isatty(), highlight=False)
+
+def plain_console(**settings: Any) -> Console:
+    """A console that shows orders to the terminal inside a text as '�' and does not pass them on."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class PlainConsole(Console):
+        """A console for text that comes from elsewhere."""
+
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:  # what is put on the screen passes through here, the console's own orders apart
+            """The segments of a renderable, with plain text in them."""
+            for part in super().render(renderable, options):
+                plain = part.control or not _ORDERS.search(part.text)
+                yield part if plain else Segment(_ORDERS.sub("\ufffd", part.text), part.style)
+
+    return PlainConsole(highlight=False, **settings)
 
 
 def json_mode() -> bool:
@@ -49,5 +70,6 @@ def json_mode() -> bool:
 def emit(result: dict[str, Any]) -> None:
     """Writes one JSON line to standard output when `--json` was given; does nothing otherwise."""
     if MANNERS.json:
-        sys.stdout.write(json.dumps(result, ensure_ascii=False, default=str) + "\n")
+        line = json.dumps(result, ensure_ascii=False, default=str)
+        sys.stdout.write(_ORDERS.sub(lambda found: f"\\u{ord(found[0]):04x}", line) + "\n")
         sys.stdout.flush()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from selpe.cli.conduct import shown
-from selpe.cli.console import emit, json_mode, out
+from selpe.cli.console import emit, json_mode, out, plain_console
 from selpe.progress import duration
 
 if TYPE_CHECKING:
@@ -196,9 +196,7 @@ def print_table(console: Console, table: Table, width: int | None = None) -> Non
     if console.is_terminal:
         console.print(table)
     else:
-        from rich.console import Console as Plain
-
-        Plain(file=console.file, width=width or 400, highlight=False).print(table)
+        plain_console(file=console.file, width=width or 400).print(table)
 
 
 def _thousands(count: int) -> str:
