@@ -81,15 +81,16 @@ def opened_encoder(config: RunConfig) -> Encoder:
 
 @contextmanager
 def stopping_at_ctrl_c(cancel: threading.Event) -> Iterator[None]:
-    """The first Ctrl-C (or SIGTERM) asks for a clean stop; the second one ends the process at once.
+    """The first Ctrl-C (or SIGTERM, or SIGHUP) asks for a clean stop; the second one ends the process at once.
 
     That is safe at any moment: answers, charges and choices are on the disk before they are used.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    before = {number: signal.getsignal(number) for number in numbers}
+    asked = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {number: signal.getsignal(number) for number in asked}
+    numbers = [number for number in asked if before[number] is not signal.SIG_IGN]  # `nohup` means it
 
     def first(number: int, frame: object) -> None:
         cancel.set()
@@ -110,7 +111,7 @@ def _tell(text: str) -> None:
     try:
         err().show_cursor(True)  # the second Ctrl-C leaves no time for it
         err().print(f"[yellow]{text}[/]")
-    except RuntimeError:  # the signal came in the middle of a write; the run stops all the same
+    except (RuntimeError, OSError):  # in the middle of a write, or the terminal is gone; the run stops all the same
         return
 
 
