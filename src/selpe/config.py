@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -111,6 +113,13 @@ class RunConfig(BaseModel):
     dpgen: DpGenSettings = Field(DpGenSettings(), description="Settings of the baseline `dpgen`.")
     dpds: DpDsSettings = Field(DpDsSettings(), description="Settings of the baseline `dpds`.")
 
+    @field_validator("llm", "encoder")
+    @classmethod
+    def _no_secret(cls, value: str) -> str:
+        if any(_tells_a_secret(address) for address in value.split(",")):
+            raise ValueError("an address must not contain a user name, password or key: put it into SELPE_API_KEY")
+        return value
+
     @field_validator("epsilon")
     @classmethod
     def _epsilon(cls, value: float) -> float:
@@ -130,6 +139,18 @@ class RunConfig(BaseModel):
         if self.method in GAUSSIAN_METHODS and self.delta == 0:
             raise ValueError(f"{self.method} adds Gaussian noise, which needs a delta above 0")
         return self
+
+
+def _tells_a_secret(address: str) -> bool:
+    """Whether an address carries what should be kept out of manifests, logs and messages."""
+    if "://" not in address:
+        return False
+    try:
+        parts = urlsplit(address.strip())
+    except ValueError:
+        return False
+    asked = parse_qsl(parts.query, keep_blank_values=True)
+    return "@" in parts.netloc or any(re.search(r"key|token|secret|passw|sig$", name.lower()) for name, _ in asked)
 
 
 def load_config(
