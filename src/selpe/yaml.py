@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from selpe.errors import SelPEError
+
+MOST_VALUES = 1_000_000  # a file of a few lines can name a billion
 
 
 def parse_yaml(text: str, *, where: str, error: type[SelPEError]) -> Any:
@@ -18,7 +21,10 @@ def parse_yaml(text: str, *, where: str, error: type[SelPEError]) -> Any:
         raise error("large files must not use YAML anchors", where=where)
     yaml = YAML(typ="rt")
     try:
-        return yaml.load(text)
+        content = yaml.load(text)
+        if _written_out(content, {}) > MOST_VALUES:
+            raise error("the file says too much by YAML anchors", where=where, hint="write out what is meant")
+        return content
     except MarkedYAMLError as mark:
         at = mark.problem_mark
         line = f"{where}:{at.line + 1}:{at.column + 1}" if at is not None else where
@@ -26,6 +32,17 @@ def parse_yaml(text: str, *, where: str, error: type[SelPEError]) -> Any:
     except (YAMLError, ValueError, RecursionError, AttributeError, TypeError, KeyError, IndexError):
         # ruamel raises bare Python errors on some hostile inputs.
         raise error("this is not YAML", where=where) from None
+
+
+def _written_out(content: Any, known: dict[int, float]) -> float:
+    """How many values there are with every alias written out; without end where one contains itself."""
+    if not isinstance(content, (Mapping, list)):
+        return 1
+    if id(content) not in known:
+        known[id(content)] = math.inf  # until it is known: met again inside itself, it has no end
+        inside = [*content, *content.values()] if isinstance(content, Mapping) else content
+        known[id(content)] = 1 + sum(_written_out(value, known) for value in inside)
+    return known[id(content)]
 
 
 def place(content: Any, path: Sequence[str | int], where: str) -> str:
