@@ -173,7 +173,7 @@ class Journal:
             again = canonical(fields).encode()
         except (ValueError, RecursionError):
             raise self._edited(seq, "it is not JSON") from None
-        if not isinstance(fields, dict) or set(fields) != _LINE_FIELDS:
+        if not isinstance(fields, dict) or set(fields) != _LINE_FIELDS or not _of_their_kinds(fields):
             raise self._edited(seq, "its fields are not those of a ledger line")
         if fields["v"] != VERSION:
             raise LedgerError(
@@ -200,7 +200,7 @@ class Journal:
         try:
             fields = json.loads(head)
             seq, total, mac, key_id = fields["seq"], fields["sum"], fields["mac"], fields["key"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise self._refused("the head file of the ledger is damaged") from None
         if not isinstance(seq, int) or seq < 1:
             raise self._refused("the head file of the ledger is damaged")
@@ -334,6 +334,11 @@ def _unwritable(folder: Path) -> LedgerError:
         where=str(folder),
         hint="make the folder writable, or name another one in SELPE_LEDGER",
     )
+
+
+def _of_their_kinds(fields: Mapping[str, Any]) -> bool:
+    texts = all(isinstance(fields[name], str) for name in ("time", "kind", "sum", "mac"))
+    return texts and type(fields["seq"]) is int and isinstance(fields["data"], dict)
 
 
 def _chain(previous: str, seq: int, time: str, kind: str, data: Mapping[str, Any]) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import shlex
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from selpe.errors import BudgetError, ConfigError, LedgerError
@@ -27,6 +27,7 @@ from selpe.privacy.key import Key, find_key, make_key
 
 __all__ = ["Budget", "Charge", "Entry", "Ledger", "Receipt", "RunAccount", "Spent", "ledger_root"]
 
+T = TypeVar("T")
 ENV_ROOT = "SELPE_LEDGER"
 SAME_ROWS = 0.3  # share of common rows from which a table under a new name counts as the same table
 
@@ -253,12 +254,24 @@ def ledger_root() -> Path:
     return user_data_path("selpe", appauthor=False) / "ledgers"
 
 
+def _read_as(entry: Entry, read: Callable[[Mapping[str, Any]], T]) -> T:
+    """What a line says. One that is sealed always says it; one of a ledger whose key is not here need not."""
+    try:
+        return read(entry.data)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        what = f"line {entry.seq} of the ledger does not hold what a '{entry.kind}' must hold"
+        raise LedgerError(what, hint="restore the folder of the ledger from a backup") from None
+
+
 def _charges(entries: Iterable[Entry]) -> list[Charge]:
-    return [Charge.from_dict(e.data) for e in entries if e.kind == "charge"]
+    return [_read_as(e, Charge.from_dict) for e in entries if e.kind == "charge"]
 
 
 def _results(entries: Iterable[Entry]) -> dict[tuple[str, str], Entry]:
-    return {(e.data["run"], e.data["selection"]): e for e in entries if e.kind == "result"}
+    def name(data: Mapping[str, Any]) -> tuple[str, str]:
+        return str(data["run"]), str(data["selection"])
+
+    return {_read_as(e, name): e for e in entries if e.kind == "result"}
 
 
 def _budget(entries: Iterable[Entry]) -> Budget | None:
@@ -269,16 +282,17 @@ def _budget(entries: Iterable[Entry]) -> Budget | None:
     if last is None:
         return None
     names = ("epsilon", "adjacency", "delta", "composition")
-    return Budget(**{name: last.data[name] for name in names})
+    return _read_as(last, lambda data: Budget(**{name: data[name] for name in names}))
 
 
 def _tables(entries: Iterable[Entry]) -> list[Fingerprint]:
-    return [Fingerprint.from_dict(e.data["table"]) for e in entries if e.kind == "table"]
+    return [_read_as(e, lambda data: Fingerprint.from_dict(data["table"])) for e in entries if e.kind == "table"]
 
 
 def _agreed(entries: Iterable[Entry]) -> set[str]:
     """The data sets with which this one may share rows, on the owner's word."""
-    return {name for e in entries if e.kind == "table" for name in e.data["insisted_over"]}
+    found = [_read_as(e, lambda data: set(data["insisted_over"])) for e in entries if e.kind == "table"]
+    return set().union(*found)
 
 
 def _record_table(writer: Writer, table: Fingerprint, insisted_over: list[str]) -> float | None:
