@@ -221,7 +221,7 @@ class ModelStore:
         now = path.stat()
         stamp = {"size": now.st_size, "mtime_ns": now.st_mtime_ns}
         known = read_json(note) or {}
-        if any(known.get(key) != value for key, value in stamp.items()):
+        if "sha256" not in known or any(known.get(key) != value for key, value in stamp.items()):
             known = {**stamp, "sha256": sha256_of(path)}
             write_json(note, known)
         return str(known["sha256"])

@@ -82,10 +82,10 @@ def _silent(_what: str, _share: float) -> None:
 def _read(folder: Path) -> Prepared | None:
     try:
         about: dict[str, Any] = json.loads((folder / _ABOUT).read_text("utf-8"))
-    except (OSError, ValueError):
+        about["special"], about["ends"] = tuple(about["special"]), tuple(about["ends"])
+        return Prepared(folder=folder, **about)
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    about["special"], about["ends"] = tuple(about["special"]), tuple(about["ends"])
-    return Prepared(folder=folder, **about)
 
 
 def _convert(gguf: Path, work: Path, progress: Progress) -> None:
@@ -94,7 +94,7 @@ def _convert(gguf: Path, work: Path, progress: Progress) -> None:
     try:
         reader = GGUFReader(gguf)
         about = _about(reader, gguf)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # a reader of foreign bytes may stumble over anything in them
         raise ModelError(
             "the file is not a GGUF model that can be read", where=str(gguf), hint="Fetch it again: selpe models pull."
         ) from error
