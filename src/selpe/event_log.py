@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started, Trained
 
@@ -33,8 +35,12 @@ class EventLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._write_answers()
-        self._file.close()
+        # A disk that is full has stopped the run already; this must not take the place of what it said.
+        with suppress(OSError) if error is not None else nullcontext():
+            try:
+                self._write_answers()
+            finally:
+                self._file.close()
 
     def listen(self, event: Event) -> None:
         """Keeps one event; it is on its way to the disk when this returns, unless it is an answer."""
@@ -42,7 +48,7 @@ class EventLog:
             sums = self._answers.setdefault((event.stage, event.replayed), [0, 0, 0])
             for place, more in enumerate((event.prompt_tokens, event.completion_tokens, event.count)):
                 sums[place] += more
-            if self._clock() - self._since >= _PERIOD:
+            if abs(self._clock() - self._since) >= _PERIOD:  # a clock may be set back
                 self._write_answers()
             return
         self._write_answers()
@@ -86,6 +92,29 @@ def _event(line: bytes) -> tuple[float, Event] | None:
     try:
         content: dict[str, Any] = json.loads(line)
         moment = datetime.fromisoformat(content.pop("time")).timestamp()
-        return moment, _KINDS[content.pop("event")](**content)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        kind = _KINDS[content.pop("event")]
+        hints = _hints(kind)
+        if not all(_fits(value, hints[name]) for name, value in content.items()):
+            return None
+        return moment, kind(**content)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError, RecursionError):
         return None
+
+
+@cache
+def _hints(kind: type[Event]) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value read from JSON is what an event holds in this place."""
+    inner = get_args(hint)
+    if hint is Any:
+        return True
+    if get_origin(hint) is tuple:
+        return isinstance(value, list) and all(_fits(one, inner[0]) for one in value)
+    if get_origin(hint) is Mapping:
+        return isinstance(value, dict) and all(_fits(one, inner[1]) for one in value.values())
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return type(value) is hint

@@ -117,7 +117,7 @@ def _check_card(contents: Mapping[str, bytes], run: str, *, private: bool) -> di
         raise PrivacyError("the card and the run disagree on whether this is private", where="privacy-card.json")
     try:
         told = render_markdown(card)
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError):
         raise RunError("is not a privacy card", where="privacy-card.json") from None
     if told.encode() != contents["privacy-card.md"]:
         raise RunError("does not say what privacy-card.json says", where="privacy-card.md")
@@ -139,7 +139,7 @@ def _json(contents: Mapping[str, bytes], name: str) -> Any:
     """The content of a JSON file that is laid out as we write it."""
     try:
         content = json.loads(contents[name])
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RunError("must be JSON", where=name) from None
     if (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode() != contents[name]:
         raise RunError("is not as it was written", where=name)
@@ -158,7 +158,7 @@ def _record(line: str, number: int, schema: Schema) -> Record:
     where = f"synthetic.jsonl, line {number}"
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         record = None
     if not isinstance(record, dict):
         raise RunError("must be one JSON object a line", where=where)

@@ -88,6 +88,7 @@ class Reading:
             "guides": "Guides",
             "round": f"Round {self.number} of {self.rounds}",
             "more": "Filling up classes",
+            "further": "Further records",
             "bundles": "Final choice",
             "seeds": "First texts",
             "public": "Public records",
@@ -272,7 +273,8 @@ class Meter:
         if self._doing == "training":
             step, since = self._first_step
             taken = self._pool_tries - step
-            return (self._pool_size - self._pool_tries) * (moment - since) / taken if taken > 0 else None
+            pace = max(0.0, moment - since) / taken if taken > 0 else None  # a clock may be set back
+            return None if pace is None else (self._pool_size - self._pool_tries) * pace
         span = moment - self._fresh_since
         fresh = steps * self._fresh_answers / self._answers if self._answers else 0.0
         if fresh < max(3, 0.02 * self._total) or span < 2.0 or steps >= self._total:

@@ -13,7 +13,6 @@ function of those and the settings, ends where it would have ended.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import random
 import secrets
@@ -41,6 +40,7 @@ from selpe.events import Answered, Emit, Event, PoolReady, Selected, silence
 from selpe.evolve import Evolved
 from selpe.llm.base import ChatModel
 from selpe.llm.remembering import AnswerStore, RememberingModel
+from selpe.manifest import read_manifest, without_password, write_manifest
 from selpe.preflight import composition_of
 from selpe.privacy.card import build_card, render_markdown
 from selpe.privacy.charges import spent
@@ -49,6 +49,7 @@ from selpe.privacy.load import load_private
 from selpe.privacy.plan import Plan
 from selpe.privacy.private import PrivateTable
 from selpe.schema import Record, Schema
+from selpe.system import plainly, refusal
 from selpe.table import write_table
 
 RELEASED = ("privacy-card.json", "privacy-card.md", "schema.json", "summary.html", "synthetic.csv", "synthetic.jsonl")
@@ -126,12 +127,12 @@ class Run:
             ) from None
         except OSError as error:
             raise RunError(f"the run folder cannot be made ({error.strerror})", where=str(folder)) from None
-        (folder / "internal" / "NOT-FOR-RELEASE").write_text(INTERNAL_NOTE, encoding="utf-8")
         if schema is not None:
-            schema.save(folder / "schema.yaml")
             config = config.model_copy(update={"data_schema": str((folder / "schema.yaml").resolve())})
         settings = config.model_dump(mode="json", by_alias=True)
         settings["epsilon"] = str(config.epsilon)  # JSON knows no infinity
+        for place in ("data", "allow_private_text_to"):
+            settings[place] = settings[place] and without_password(settings[place])
         manifest = {
             "name": name, "state": "created", "created": _now(), "selpe": __version__,
             # A run belongs to one ledger: resumed against another one, it would draw and pay for everything again.
@@ -139,18 +140,25 @@ class Run:
             "settings": settings,
         }  # fmt: skip
         run = cls(folder, config, manifest)
-        run._save()
+        try:
+            (folder / "internal" / "NOT-FOR-RELEASE").write_text(INTERNAL_NOTE, encoding="utf-8")
+            if schema is not None:
+                schema.save(folder / "schema.yaml")
+            run._save()
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)  # half a folder would be in the way of the next try
+            raise refusal(error, where=str(folder)) from None
         return run
 
     @classmethod
     def open(cls, folder: Path) -> Run:
         """The run that lives in a folder."""
-        try:
-            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-            settings = dict(manifest["settings"])
-        except (OSError, ValueError, KeyError, TypeError):
-            raise RunError("this is not a run folder", where=str(folder), hint="`selpe runs` lists them") from None
-        settings["epsilon"] = float(settings["epsilon"])
+        manifest = read_manifest(folder)
+        if manifest is None:
+            raise RunError("this is not a run folder", where=str(folder), hint="`selpe runs` lists them")
+        settings = dict(manifest["settings"])
+        if "epsilon" in settings:
+            settings["epsilon"] = float(settings["epsilon"])
         return cls(folder, check_config(settings, where=f"{folder.name}/manifest.json"), manifest)
 
     @property
@@ -200,6 +208,7 @@ class Run:
         """
         schema = Schema.load(self.config.data_schema)
         with (
+            plainly(self.folder),
             self._locked(),
             self._remembering((model, *models)) as remembering,
             self._public_vectors(encoder) as public_encoder,
@@ -407,21 +416,13 @@ class Run:
         self._save()
 
     def _save(self) -> None:
-        path = self.folder / "manifest.json"
-        part = path.with_suffix(".part")
-        part.write_text(_json(self.manifest), encoding="utf-8")
-        os.replace(part, path)  # noqa: PTH105  (atomic on every platform, unlike Path.rename on Windows)
+        write_manifest(self.folder, self.manifest)
 
 
 def list_runs(out: Path) -> list[dict[str, Any]]:
     """The manifests of all runs in a folder, oldest first."""
-    found = []
-    for path in sorted(out.glob("*/manifest.json")):
-        try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-            found.append({**manifest, "folder": str(path.parent)})
-        except (OSError, ValueError):
-            continue
+    folders = (path.parent for path in sorted(out.glob("*/manifest.json")))
+    found = [{**manifest, "folder": str(folder)} for folder in folders if (manifest := read_manifest(folder))]
     return sorted(found, key=lambda manifest: str(manifest.get("created", "")))
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import typer
 
 from selpe import __version__
 from selpe.cli.console import MANNERS, emit, err
 from selpe.errors import ExitCode, SelPEError
+from selpe.system import refusal
 
 
 def _version(wanted: bool) -> None:
@@ -95,6 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader of our output has gone (`selpe … | head`): nothing left to say.
         sys.stderr.close()
         sys.exit(ExitCode.DONE)
+    except (OSError, MemoryError) as error:
+        _leave_refused(error)
     except Exception as error:
         _leave_unexpected(error)
 
@@ -104,6 +109,17 @@ def _bear_any_encoding() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")
+
+
+def _leave_refused(error: OSError | MemoryError) -> None:
+    """What the system refused, said on standard error; standard output may be the very thing that is full."""
+    with suppress(OSError):
+        _show(refusal(error))
+    try:
+        sys.stdout.flush()
+    except OSError:  # else the interpreter would fail once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(ExitCode.FAILED)
 
 
 def _show(error: SelPEError) -> None:

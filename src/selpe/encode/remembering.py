@@ -28,9 +28,8 @@ class VectorStore:
         self._path = path
         try:
             self._base = self._opened()
-        except sqlite3.DatabaseError:  # all that is lost is time
-            path.unlink(missing_ok=True)
-            self._base = self._opened()
+        except sqlite3.DatabaseError:
+            self._base = self._anew()
 
     def __len__(self) -> int:
         (count,) = self._base.execute("SELECT count(*) FROM vectors").fetchone()
@@ -43,10 +42,16 @@ class VectorStore:
     def get(self, keys: Iterable[bytes]) -> dict[bytes, NDArray[np.float32]]:
         """The vectors that are there, of those asked for."""
         found: dict[bytes, NDArray[np.float32]] = {}
-        for part in _parts(list(keys)):
-            marks = ",".join("?" * len(part))
-            for key, raw in self._base.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part):
-                found[key] = np.frombuffer(raw, dtype="<f4")
+        try:
+            for part in _parts(list(keys)):
+                marks = ",".join("?" * len(part))
+                for key, raw in self._base.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part):
+                    if isinstance(raw, bytes) and raw and len(raw) % 4 == 0:
+                        found[key] = np.frombuffer(raw, dtype="<f4")
+        except sqlite3.DatabaseError:
+            self._base.close()
+            self._base = self._anew()
+            return {}
         return found
 
     def put(self, vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
@@ -61,6 +66,14 @@ class VectorStore:
     def close(self) -> None:
         """Closes the file."""
         self._base.close()
+
+    def _anew(self) -> sqlite3.Connection:
+        """An empty store in the place of a damaged one: all that is lost is time."""
+        try:
+            self._path.unlink(missing_ok=True)
+            return self._opened()
+        except sqlite3.Error as problem:
+            raise RunError(f"vectors cannot be kept ({problem})", where=str(self._path)) from None
 
     def _opened(self) -> sqlite3.Connection:
         # A run is executed in one thread, which need not be the one that opened it.

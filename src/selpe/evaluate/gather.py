@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selpe.errors import ConfigError, DataError
+from selpe.manifest import with_password
 from selpe.report.summarize import Subject
 from selpe.schema import Record, Schema
 from selpe.table import parse_records, read_table
@@ -113,7 +114,10 @@ def _of_run(run: Run) -> tuple[Schema, list[Record], dict[str, Any]]:
     if run.manifest.get("state") != "done":
         raise ConfigError("this run is not done yet", where=run.name, hint=f"selpe resume {run.folder}")
     made = _released(run, schema)
-    story = making(run.folder, run.manifest)
+    try:
+        story = making(run.folder, run.manifest)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise ConfigError("the run's manifest or log is not as it was written", where=run.name) from None
     config = run.config
     subject = Subject(
         run.name, len(made), len(schema.fields), schema.label, schema.labels, str(run.folder),
@@ -129,9 +133,13 @@ def _of_run(run: Run) -> tuple[Schema, list[Record], dict[str, Any]]:
 def _released(run: Run, schema: Schema) -> list[Record]:
     path = run.release / "synthetic.jsonl"
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError):
+        # Not by splitlines(): a text may hold separators of lines and paragraphs that JSON leaves as they are.
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    except (OSError, ValueError, RecursionError):
         raise ConfigError("the run's release cannot be read", where=str(path)) from None
+    if any(not isinstance(record, dict) or schema.check(record) for record in records):
+        raise ConfigError("the run's release is not as it was written", where=str(path))
+    return records
 
 
 def _spent(run: Run) -> float | str | None:
@@ -164,7 +172,7 @@ def _candidates(folder: Path, schema: Schema) -> list[Record]:
     for text in _spaced(list(_answers(folder)), MOST_OUTPUTS):
         try:
             record = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(record, dict) and not schema.check(record):
             found.append(record)
@@ -179,7 +187,7 @@ def _lines(path: Path) -> Iterator[Any]:
     for line in text.split("\n"):
         try:
             yield json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
 
 
@@ -209,7 +217,7 @@ def _real(source: Any, schema: Schema, what: str, config: RunConfig | None, note
     if source is None:
         return None
     if config is not None and isinstance(source, str) and source == config.data:
-        table = read_table(source, sheet=config.sheet, query=config.query, encoding=config.encoding)
+        table = read_table(with_password(source), sheet=config.sheet, query=config.query, encoding=config.encoding)
     else:
         table = read_table(source)
     if config is None:

@@ -12,11 +12,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from selpe.llm.base import Answer, Capabilities, ChatModel, Follow, Request
+from selpe.system import refusal
 
 
 class AnswerStore:
@@ -44,7 +46,9 @@ class AnswerStore:
         if offset is None:
             return None
         self._reader.seek(offset)
-        line = json.loads(self._reader.readline())
+        line = _parsed(self._reader.readline())
+        if line is None:
+            return None
         return Answer(
             request,
             line["text"],
@@ -67,13 +71,30 @@ class AnswerStore:
             "completion_tokens": answer.completion_tokens,
         }
         raw = json.dumps(line).encode() + b"\n"
-        # One unbuffered write per answer: after a kill the file ends in whole lines, or in one torn line.
-        os.write(self._file.fileno(), raw)
+        self._append(raw)
         self._offsets[key] = self._end
         self._end += len(raw)
 
+    def sync(self) -> None:
+        """Returns once the answers are on the disk: then a pool that was voted on outlives a power cut."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise refusal(error, where=str(self._path)) from None
+
+    def _append(self, raw: bytes) -> None:
+        """One unbuffered write per answer: after a kill the file ends in whole lines, or in one torn line."""
+        rest = memoryview(raw)
+        try:
+            while rest:  # a disk that is nearly full takes a part, and says so only at the next attempt
+                rest = rest[os.write(self._file.fileno(), rest) :]
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._file.fileno(), self._end)  # else the next answer would continue half a line
+            raise refusal(error, where=str(self._path), hint="make room, and then go on: selpe resume") from None
+
     def _index(self) -> int:
-        """Reads which answers are there; cuts a torn last line off."""
+        """Reads which answers are there; cuts a torn last line off. A spoilt line costs its own answer alone."""
         if not self._path.exists():
             return 0
         end = 0
@@ -81,10 +102,8 @@ class AnswerStore:
             for raw in file:
                 if not raw.endswith(b"\n"):
                     break
-                try:
-                    self._offsets[bytes.fromhex(json.loads(raw)["key"])] = end
-                except (ValueError, KeyError, TypeError):
-                    break
+                if (line := _parsed(raw)) is not None:
+                    self._offsets[bytes.fromhex(line["key"])] = end
                 end += len(raw)
             file.truncate(end)
         return end
@@ -143,11 +162,24 @@ class RememberingModel:
             yield from self._drained(known)
             yield answer
         yield from self._drained(known)
+        self._store.sync()
 
     def _drained(self, known: deque[Answer]) -> Iterator[Answer]:
         while known:
             self.replayed += 1
             yield known.popleft()
+
+
+def _parsed(raw: bytes) -> dict[str, Any] | None:
+    """The content of a stored line; None where it is not whole."""
+    try:
+        line = json.loads(raw)
+        bytes.fromhex(line["key"])
+        whole = isinstance(line["text"], str) and line["finish"] in ("stop", "length")
+        counted = all(type(line[name]) is int for name in ("prompt_tokens", "completion_tokens"))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return line if whole and counted else None
 
 
 _CONTENT = tuple(one.name for one in fields(Request) if one.name != "key")  # the caller's handle says nothing

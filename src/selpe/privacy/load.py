@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from selpe.config import RunConfig
+from selpe.manifest import with_password
 from selpe.privacy.ledger import Ledger
 from selpe.privacy.private import PrivateTable
 from selpe.schema import Schema
@@ -23,7 +24,7 @@ def load_private(
     table = PrivateTable(
         to_records(
             read_table(
-                config.data if source is None else source,
+                with_password(config.data) if source is None else source,
                 sheet=config.sheet,
                 query=config.query,
                 encoding=config.encoding,
@@ -46,7 +47,7 @@ def load_private(
 
 def count_units(config: RunConfig, *, source: Any = None) -> int:
     """How many units the private table has, and nothing else of it: what a plan needs to know."""
-    place = config.data if source is None else source
+    place = with_password(config.data) if source is None else source
     table = read_table(place, sheet=config.sheet, query=config.query, encoding=config.encoding)
     if config.unit is None:
         return len(table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -11,6 +10,7 @@ from typing import Any, TypeAlias
 
 from selpe.errors import SelPEError
 from selpe.event_log import EventReader
+from selpe.manifest import read_manifest
 from selpe.progress import Meter
 from selpe.schema import Schema
 
@@ -33,7 +33,7 @@ def live_view(folder: Path, meter: Meter) -> View:
 def folder_view(folder: Path) -> View:
     """The view of a run of any process, from its folder: manifest and event log."""
     settings = _manifest(folder).get("settings", {})
-    meter = Meter(epsilon=float(settings.get("epsilon", 0.0)), adjacency=settings.get("adjacency", "replace-one"))
+    meter = Meter(epsilon=float(settings.get("epsilon", 0.0)), adjacency=settings.get("adjacency") or "replace-one")
     log, reading_log = EventReader(folder / "work" / "events.jsonl"), threading.Lock()
     last = 0.0
 
@@ -77,8 +77,4 @@ def _label(path: str) -> str:
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    try:
-        content = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    return read_manifest(folder) or {}
