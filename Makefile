@@ -11,9 +11,10 @@ TRAIN_VENV  := .venv-train
 TRAIN_BIN   := $(TRAIN_VENV)/bin
 TRAIN_LOCK  := requirements/train.lock
 TRAIN_STAMP := $(TRAIN_VENV)/.installed
+AUDIT_VENV  := .venv-audit
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-train lint format audit bench docs lock install clean
+.PHONY: help demo test test-train lint format audit bench docs lock install clean package sbom audit-deps
 
 help:
 	@echo "make demo    synthesise a private table from a shipped example (offline after install)"
@@ -23,6 +24,8 @@ help:
 	@echo "make audit   the statistical privacy audit at full size"
 	@echo "make bench   speed and memory, as ratios within one run"
 	@echo "make docs    the documentation as a site in site/"
+	@echo "make package     wheel and source package in dist/, installed and tried in an environment of their own"
+	@echo "make audit-deps  known vulnerabilities of everything that is locked"
 
 install: $(STAMP)
 
@@ -70,15 +73,34 @@ docs: install
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
 	@echo "site/index.html"
 
-# Needs uv; run by hand when dependencies change.
+package: install
+	@$(BIN)/python .ci/package.py
+
+sbom: install
+	@$(BIN)/python .ci/sbom.py
+
+# --strict: a package that the service knows nothing about is a failure, not a silent pass.
+audit-deps:
+	@test -x $(AUDIT_VENV)/bin/python || $(PYTHON) -m venv $(AUDIT_VENV)
+	@$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/audit.lock
+	@for lock in selpe dev train audit; do echo "== $$lock.lock"; \
+	  $(AUDIT_VENV)/bin/pip-audit --strict --require-hashes --disable-pip --progress-spinner off \
+	  -r requirements/$$lock.lock || exit 1; done
+
+# Needs uv; run by hand when dependencies change. selpe.lock is what users and the container install.
 lock:
 	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml \
 	  --extra sql --extra polars --extra llamacpp --extra server --group dev --group docs -o $(LOCK)
 	echo $(TORCH) | uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml - \
 	  --extra train --group dev --group train --no-emit-package torch -c $(LOCK) -o $(TRAIN_LOCK)
+	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml \
+	  --extra server --extra sql -c $(LOCK) -o requirements/selpe.lock
+	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes \
+	  --group audit -c $(LOCK) -o requirements/audit.lock
+	$(MAKE) sbom
 
 format: install
 	@$(BIN)/ruff check --fix-only --quiet . ; $(BIN)/ruff format --quiet .
 
 clean:
-	rm -rf $(VENV) $(TRAIN_VENV) site dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TRAIN_VENV) $(AUDIT_VENV) site dist .mypy_cache .ruff_cache .pytest_cache
