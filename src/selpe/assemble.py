@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 from selpe.config import RunConfig
 from selpe.evolve import Method
@@ -25,13 +26,13 @@ def guides_of(config: RunConfig, schema: Schema, model: ChatModel) -> tuple[Guid
 
 
 def plan_of(config: RunConfig, schema: Schema, *, units: int, guides: int) -> Plan:
-    """The plan for these settings, from public numbers alone."""
-    return make_plan(
+    """The plan for these settings, from public numbers alone. Its rounds make the core of a large table."""
+    plan = make_plan(
         units=units,
         labels=schema.labels,
         epsilon=config.epsilon,
         adjacency=config.adjacency,
-        records=config.records,
+        records=min(config.records, config.core),
         multiplicity=config.multiplicity,
         rounds=config.rounds,
         batches=config.batches,
@@ -45,6 +46,7 @@ def plan_of(config: RunConfig, schema: Schema, *, units: int, guides: int) -> Pl
         mechanism=config.mechanism,
         vote=config.votes,
     )
+    return replace(plan, records=config.records)
 
 
 def method_of(config: RunConfig) -> Method:

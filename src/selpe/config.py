@@ -70,6 +70,11 @@ class RunConfig(BaseModel):
 
     records: int = Field(200, ge=1, le=10_000_000, description="How many synthetic records to write (N).")
     quotas: dict[str, float] | None = Field(None, description="Public share of each class; default: equal shares.")
+    core: int = Field(
+        5000,
+        ge=1,
+        description="The most records that private choices are made on; further ones follow them (scale.md).",
+    )
     class_sizes: dict[str, int] | None = Field(
         None,
         description="Private rows per class, only if they are public knowledge; helps the planner.",

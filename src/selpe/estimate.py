@@ -86,9 +86,11 @@ def estimate(
 
 
 def candidates_of(config: RunConfig, schema: Schema, *, guides: int, voted: bool) -> int:
-    """How many candidates a run generates: K per record, and a small sample per guide where guides are voted on."""
+    """How many candidates a run generates: K per record of the core, one for each record beyond it, and a small sample
+    per guide where guides are voted on."""
     sample = guides * max(1, len(schema.labels)) * config.guide_sample if voted and guides > 1 else 0
-    return config.multiplicity * config.records + sample
+    core = min(config.records, config.core)
+    return config.multiplicity * core + config.records - core + sample
 
 
 def _tells(run: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -28,6 +28,8 @@ ASKINGS = 3  # of one request whose answer never came
 CONTEXT_TOKENS = 120  # a context that is cut short still steers stage II
 ORDERS = 3
 MOST_REPEATS = 3
+_HERE = "\0context\0"  # where the context stands in a prompt that is kept; no text holds it
+_MOST_KEPT = 4096  # prompts
 NO_REPEAT = 6  # tokens in a row that a local model does not write twice in one answer
 
 
@@ -75,6 +77,13 @@ class Generation:
 Watcher = Callable[[Answer], None]
 
 
+class Known(Protocol):
+    """Records that there are already, wherever they are kept."""
+
+    def among(self, texts: Sequence[str]) -> set[str]:
+        """Those of these texts (`Schema.dumps`) that are known."""
+
+
 class Generator:
     """Writes records of a schema with a language model.
 
@@ -105,6 +114,7 @@ class Generator:
         self._constrained = constrained
         self._cancel = cancel
         self._constraints: dict[tuple[Form, tuple[tuple[str, Value], ...]], dict[str, Any]] = {}
+        self._kept: dict[tuple[Any, ...], tuple[str, Proposal]] = {}
         self._prompts = Environment(
             loader=PackageLoader("selpe", "prompts"),
             undefined=StrictUndefined,
@@ -118,9 +128,14 @@ class Generator:
         return self._cancel is not None and self._cancel.is_set()
 
     def generate(
-        self, proposals: Sequence[Proposal], *, taken: Iterable[Record] = (), watch: Watcher | None = None
+        self,
+        proposals: Sequence[Proposal],
+        *,
+        taken: Iterable[Record] = (),
+        known: Known | None = None,
+        watch: Watcher | None = None,
     ) -> Generation:
-        """A candidate for each proposal, all distinct and unlike the records in `taken`.
+        """A candidate for each proposal, all distinct and unlike the records in `taken` and `known`.
 
         A proposal that fails is tried again at once, so that the model always has many to work on; which attempts it
         needs depends on its own answers alone. Duplicates are told in the order of the proposals, and not as answers
@@ -133,11 +148,14 @@ class Generator:
         while waiting and not self.stopped:
             tried = self._tried(proposals, waiting, effort, watch)
             waiting = {}
+            texts = {n: self._schema.dumps(made.record) for n, made in tried.items() if not isinstance(made, str)}
+            if known is not None:
+                seen |= known.among(list(texts.values()))
             for number, outcome in sorted(tried.items()):
                 if isinstance(outcome, str):
                     effort.given_up[outcome] += 1
-                elif (text := self._schema.dumps(outcome.record)) not in seen:
-                    seen.add(text)
+                elif texts[number] not in seen:
+                    seen.add(texts[number])
                     found[number] = outcome
                 elif outcome.attempts < self._attempts:
                     effort.retries["duplicate"] += 1
@@ -263,15 +281,33 @@ class Generator:
     def _request(
         self, part: str, proposal: Proposal, fixed: dict[str, Value], context: str, seed: int, **settings: Any
     ) -> Request:
+        text = self._prompt(part, proposal, fixed).replace(_HERE, context).strip()
+        common: dict[str, Any] = {"seed": seed, "min_p": self._min_p, "no_repeat": NO_REPEAT, **settings}
+        if proposal.guide.family == "chat":
+            return Request(messages=(Message("user", text),), **common)
+        return Request(prompt=text + "\n", **common)
+
+    def _prompt(self, part: str, proposal: Proposal, fixed: dict[str, Value]) -> str:
+        """A prompt with a place for the context. There are few of them, each for many requests."""
+        about = (part, proposal.guide, proposal.label, proposal.seed % ORDERS, tuple(fixed.items()))
+        key = (*about, id(proposal.positives), id(proposal.negatives))
+        if key not in self._kept:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            # With the proposal, whose exemplars then stay where they are: another's cannot take their place.
+            self._kept[key] = (self._rendered(part, proposal, fixed), proposal)
+        return self._kept[key][0]
+
+    def _rendered(self, part: str, proposal: Proposal, fixed: dict[str, Value]) -> str:
         guide = proposal.guide
-        text = self._prompts.get_template(f"{guide.family}_{part}.j2").render(
+        return self._prompts.get_template(f"{guide.family}_{part}.j2").render(
             description=self._schema.description or self._schema.name,
             fields=self._schema.fields,
             rules=[rule.text for rule in self._schema.rules],
             guide=guide.text,
             shown=self._shown(proposal, part),
             negatives=proposal.negatives,
-            context=context,
+            context=_HERE,
             staged=self._stages == 2,
             opening=self._opening(fixed),
             ask=self._ask(fixed),
@@ -281,10 +317,6 @@ class Generator:
             sentence=self._schema.linearise,
             realised=lambda record: written(self._schema, record, guide.form),
         )
-        common: dict[str, Any] = {"seed": seed, "min_p": self._min_p, "no_repeat": NO_REPEAT, **settings}
-        if guide.family == "chat":
-            return Request(messages=(Message("user", text.strip()),), **common)
-        return Request(prompt=text.strip() + "\n", **common)
 
     # -- what a prompt shows -------------------------------------------------------------------------------------
 
@@ -316,11 +348,10 @@ class Generator:
         fixed: dict[str, Value] = {}
         if proposal.label is not None and self._schema.label is not None:
             fixed[self._schema.label] = self._schema.label_value(proposal.label)
+        if not proposal.guide.hints:
+            return fixed
         chance = random.Random(_seed(proposal.seed, attempt // 2, 3))  # attempts that may share a context agree
-        seedable = [
-            one for one in self._schema.fields
-            if one.name != self._schema.label and isinstance(one, (CategoryField, BooleanField))
-        ]  # fmt: skip
+        seedable = self._seedable
         for one in chance.sample(seedable, min(proposal.guide.hints, len(seedable))):
             fixed[one.name] = chance.choice(one.values) if isinstance(one, CategoryField) else chance.random() < 0.5
         return {name: fixed[name] for name in self._schema.names if name in fixed}
@@ -344,6 +375,13 @@ class Generator:
     @cached_property
     def _texts(self) -> tuple[str, ...]:
         return tuple(one.name for one in self._schema.fields if isinstance(one, TextField))
+
+    @cached_property
+    def _seedable(self) -> list[CategoryField | BooleanField]:
+        return [
+            one for one in self._schema.fields
+            if one.name != self._schema.label and isinstance(one, (CategoryField, BooleanField))
+        ]  # fmt: skip
 
     @cached_property
     def _record_tokens(self) -> int:
@@ -383,8 +421,10 @@ def record_tokens(schema: Schema) -> int:
 def repetitive(text: str) -> bool:
     """Whether a text goes in circles, as small models do: the same three words in a row, four times or more."""
     words = text.lower().split()
+    if len(words) - 2 <= MOST_REPEATS:
+        return False
     triples = Counter(zip(words, words[1:], words[2:], strict=False))
-    return bool(triples) and max(triples.values()) > MOST_REPEATS
+    return max(triples.values()) > MOST_REPEATS
 
 
 def _handle(answer: Answer) -> tuple[str, int, int]:
@@ -404,4 +444,4 @@ def without_exemplars(proposal: Proposal) -> Proposal:
     return replace(proposal, positives=(), negatives=())
 
 
-__all__ = ["Candidate", "Effort", "Generation", "Generator", "ModelError", "Proposal", "without_exemplars"]
+__all__ = ["Candidate", "Effort", "Generation", "Generator", "Known", "ModelError", "Proposal", "without_exemplars"]

@@ -1,29 +1,34 @@
 """Packing a release: only what is on the list, checked file by file, into a zip that proves itself.
 
 Nothing is copied by pattern. The files are named; anything else in the folder, a link, a folder, a file of
-another name, stops the packing. What is packed is what was checked: each file is read once.
+another name, stops the packing. What is packed is what was checked: each file is read once, the tables, which may be
+larger than memory, into a folder that nobody else can look into.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
+import shutil
 import stat
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 from selpe.errors import PrivacyError, RunError
 from selpe.privacy.card_text import render_markdown
 from selpe.schema import Record, Schema
 from selpe.table import write_table
+from selpe.table.lines import RecordLines
 
 SUMS = "SHA256SUMS"
+TABLES = ("synthetic.csv", "synthetic.jsonl")
+_BLOCK = 1 << 20
 _TIME = (1980, 1, 1, 0, 0, 0)  # the same release makes the same zip, byte for byte
 
 
@@ -53,19 +58,34 @@ def pack_release(
             where=name,
             hint="if the table is public anyway: --not-private-control",
         )
-    contents = _read(folder / "release", allowed)
-    records = _check(contents, schema)
-    card = _check_card(contents, name, private=private)
-    _check_summary(contents, schema, records, card, folder)
-    sums = {file: hashlib.sha256(raw).hexdigest() for file, raw in sorted(contents.items())}
-    contents[SUMS] = "".join(f"{digest}  {file}\n" for file, digest in sums.items()).encode()
-    raw = _zip(contents, f"{name}-release" if private else f"{name}-NOT-PRIVATE")
-    _write(to, raw)
-    return Packed(to, hashlib.sha256(raw).hexdigest(), sums, len(records), private)
+    with _beside(to) as place:
+        contents = _read(folder / "release", allowed, place)
+        records = _check(contents, schema, place)
+        card = _check_card(contents, name, private=private)
+        _check_summary(contents, schema, records, card, folder)
+        sums = {file: _sum(place / file) for file in sorted(allowed)}
+        contents[SUMS] = "".join(f"{digest}  {file}\n" for file, digest in sums.items()).encode()
+        (place / SUMS).write_bytes(contents[SUMS])
+        _zip([*allowed, SUMS], place, f"{name}-release" if private else f"{name}-NOT-PRIVATE", to)
+        return Packed(to, _sum(to), sums, len(records), private)
 
 
-def _read(release: Path, allowed: tuple[str, ...]) -> dict[str, bytes]:
-    """The bytes of exactly the allowed files; links are not followed, neither to the folder nor to a file."""
+@contextmanager
+def _beside(to: Path) -> Iterator[Path]:
+    """A folder of our own beside the zip, gone afterwards: where there is room for the zip there is room for it."""
+    try:
+        own = TemporaryDirectory(prefix=".selpe-", dir=to.parent)
+    except OSError as error:
+        raise RunError(f"the zip cannot be written ({error.strerror})", where=str(to)) from None
+    with own as place:
+        yield Path(place)
+
+
+def _read(release: Path, allowed: tuple[str, ...], place: Path) -> dict[str, bytes]:
+    """Copies exactly the allowed files, and gives the bytes of those that are no tables.
+
+    Links are not followed, neither to the folder nor to a file.
+    """
     if release.is_symlink() or not release.is_dir():
         raise RunError("there is no release folder", where=str(release))
     with os.scandir(release) as found:
@@ -80,19 +100,23 @@ def _read(release: Path, allowed: tuple[str, ...]) -> dict[str, bytes]:
     if missing := sorted(set(allowed) - set(entries)):
         hint = f"`selpe report {release.parent}` writes the summary anew" if missing == ["summary.html"] else ""
         raise RunError(f"the release is not complete: {', '.join(missing)} missing", where=str(release), hint=hint)
-    return {file: _bytes(release / file) for file in allowed}
+    for file in allowed:
+        with _opened(release / file) as source, (place / file).open("xb") as copy:
+            shutil.copyfileobj(source, copy, _BLOCK)
+    return {file: (place / file).read_bytes() for file in allowed if file not in TABLES}
 
 
-def _bytes(path: Path) -> bytes:
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(handle, "rb") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
             raise PrivacyError("must be an ordinary file of its own, not a link", where=str(path))
-        return file.read()
+        yield file
 
 
-def _check(contents: Mapping[str, bytes], schema: Schema) -> list[Record]:
+def _check(contents: Mapping[str, bytes], schema: Schema, place: Path) -> RecordLines:
     """The records, after every file has been found to be exactly what its name says.
 
     Tables and schema are written anew from the records and must come out the same to the byte, so that nothing can
@@ -100,12 +124,25 @@ def _check(contents: Mapping[str, bytes], schema: Schema) -> list[Record]:
     """
     if _json(contents, "schema.json") != json.loads(json.dumps(schema.to_json_schema(), default=str)):
         raise RunError("is not the schema of this run", where="schema.json")
-    records = [_record(line, number, schema) for number, line in enumerate(_lines(contents), 1)]
-    with TemporaryDirectory() as folder:
-        for name in ("synthetic.jsonl", "synthetic.csv"):
-            if write_table(records, schema, Path(folder) / name).read_bytes() != contents[name]:
-                raise RunError("must hold the records of the run and nothing else, as they were written", where=name)
+    altered = "must hold the records of the run and nothing else, as they were written"
+    with (place / "synthetic.jsonl").open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            if f"{schema.dumps(_record(raw, number, schema))}\n".encode() != raw:
+                raise RunError(altered, where="synthetic.jsonl")
+    records = RecordLines(place / "synthetic.jsonl")
+    again = write_table(records, schema, place / "again.csv")
+    if not _same(again, place / "synthetic.csv"):
+        raise RunError(altered, where="synthetic.csv")
+    again.unlink()
     return records
+
+
+def _same(one: Path, other: Path) -> bool:
+    with one.open("rb") as first, other.open("rb") as second:
+        while block := first.read(_BLOCK):
+            if block != second.read(_BLOCK):
+                return False
+        return not second.read(1)
 
 
 def _check_card(contents: Mapping[str, bytes], run: str, *, private: bool) -> dict[str, Any]:
@@ -125,7 +162,7 @@ def _check_card(contents: Mapping[str, bytes], run: str, *, private: bool) -> di
 
 
 def _check_summary(
-    contents: Mapping[str, bytes], schema: Schema, records: list[Record], card: Mapping[str, Any], folder: Path
+    contents: Mapping[str, bytes], schema: Schema, records: Sequence[Record], card: Mapping[str, Any], folder: Path
 ) -> None:
     """The page must be what the other files make of it, to the byte: then it cannot hold anything else."""
     from selpe.report.summary import SUMMARY, summary_page
@@ -146,18 +183,13 @@ def _json(contents: Mapping[str, bytes], name: str) -> Any:
     return content
 
 
-def _lines(contents: Mapping[str, bytes]) -> list[str]:
-    try:
-        return contents["synthetic.jsonl"].decode("utf-8").split("\n")[:-1]
-    except UnicodeDecodeError:
-        raise RunError("must be text in UTF-8", where="synthetic.jsonl") from None
-
-
-def _record(line: str, number: int, schema: Schema) -> Record:
+def _record(raw: bytes, number: int, schema: Schema) -> Record:
     """A record that passes the schema."""
     where = f"synthetic.jsonl, line {number}"
     try:
-        record = json.loads(line)
+        record = json.loads(raw.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise RunError("must be text in UTF-8", where=where) from None
     except (ValueError, RecursionError):
         record = None
     if not isinstance(record, dict):
@@ -167,22 +199,28 @@ def _record(line: str, number: int, schema: Schema) -> Record:
     return record
 
 
-def _zip(contents: Mapping[str, bytes], top: str) -> bytes:
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in sorted(contents):
-            entry = zipfile.ZipInfo(f"{top}/{name}", _TIME)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = 0o644 << 16
-            archive.writestr(entry, contents[name])
-    return target.getvalue()
-
-
-def _write(to: Path, raw: bytes) -> None:
+def _zip(names: Sequence[str], place: Path, top: str, to: Path) -> None:
+    """Writes the zip: whole, or not at all."""
     part = to.with_name(f".{to.name}.part")
     try:
-        part.write_bytes(raw)
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in sorted(names):
+                entry = zipfile.ZipInfo(f"{top}/{name}", _TIME)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                entry.external_attr = 0o644 << 16
+                entry.file_size = (place / name).stat().st_size
+                with (place / name).open("rb") as source, archive.open(entry, "w") as target:
+                    shutil.copyfileobj(source, target, _BLOCK)
         part.replace(to)
     except OSError as error:
         part.unlink(missing_ok=True)
         raise RunError(f"the zip cannot be written ({error.strerror})", where=str(to)) from None
+
+
+def _sum(path: Path) -> str:
+    """The SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

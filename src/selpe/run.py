@@ -51,6 +51,7 @@ from selpe.privacy.private import PrivateTable
 from selpe.schema import Record, Schema
 from selpe.system import plainly, refusal
 from selpe.table import write_table
+from selpe.table.lines import RecordLines
 
 RELEASED = ("privacy-card.json", "privacy-card.md", "schema.json", "summary.html", "synthetic.csv", "synthetic.jsonl")
 INTERNAL_NOTE = "What lies here was computed against private rows without noise. It must not leave the house.\n"
@@ -74,8 +75,8 @@ class Tally:
     def listen(self, event: Event) -> None:
         """Counts one event."""
         if isinstance(event, Answered):
-            self.answers += 1
-            self.replayed += event.replayed
+            self.answers += event.count
+            self.replayed += event.count if event.replayed else 0
             self.prompt_tokens += event.prompt_tokens
             self.completion_tokens += event.completion_tokens
         elif isinstance(event, PoolReady):
@@ -93,7 +94,7 @@ class Outcome:
 
     folder: Path
     schema: Schema
-    records: tuple[Record, ...]
+    records: Sequence[Record]
     manifest: Mapping[str, Any]
     evolved: Evolved | None
 
@@ -244,9 +245,8 @@ class Run:
             except ModelError:
                 self._note("stopped", seconds=self._seconds(began))
                 raise
-            records = self._ordered(made.records)
             self._write_raw(made)
-            self._write_release(schema, records, made)
+            records = self._write_release(schema, made)
             self._note(
                 "done",
                 finished=_now(),
@@ -262,7 +262,7 @@ class Run:
                 selections=tally.selections,
                 private=all(drawn.private for drawn in made.drawn),
             )  # fmt: skip
-        return Outcome(self.folder, schema, tuple(records), self.manifest, made.evolved)
+        return Outcome(self.folder, schema, records, self.manifest, made.evolved)
 
     # -- putting the parts together ------------------------------------------------------------------------------
 
@@ -318,11 +318,11 @@ class Run:
                 hint="put the old schema back to finish it, or start a new run",
             )
 
-    def _ordered(self, records: Iterable[Record]) -> list[Record]:
+    def _ordered(self, records: Iterable[Record]) -> tuple[Record, ...]:
         """The records in a seeded order: sorted by class they would tell nothing, but read badly."""
         ordered = list(records)
         random.Random(f"order:{self.config.seed}").shuffle(ordered)
-        return ordered
+        return tuple(ordered)
 
     def _spent(self) -> dict[str, float | str]:
         """ε and δ that this run has truly spent, lost draws included, under both neighbour relations."""
@@ -348,8 +348,8 @@ class Run:
             text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
             (self.folder / "work" / name).write_text(text, encoding="utf-8")
 
-    def _write_release(self, schema: Schema, records: list[Record], made: Synthesized) -> None:
-        """Writes `release/` as a whole: a reader sees the old one, or the new one, never half of one."""
+    def _write_release(self, schema: Schema, made: Synthesized) -> Sequence[Record]:
+        """Writes `release/` as a whole, and gives its records: a reader sees the old one or the new one, never half."""
         from selpe.report.summary import write_summary
 
         part = self.folder / "work" / "release.part"
@@ -357,7 +357,6 @@ class Run:
             _clear(part)
         part.mkdir()
         write_table(records, schema, part / "synthetic.csv")
-        write_table(records, schema, part / "synthetic.jsonl")
         (part / "schema.json").write_text(_json(schema.to_json_schema()), encoding="utf-8")
         card = build_card(
             schema=schema,
@@ -366,6 +365,12 @@ class Run:
             ledger=self.ledger,
             selections=made.drawn,
             model=str(self.manifest.get("model", "")),
+        lines = part / "synthetic.jsonl"
+        if made.whole is None:
+            records: Sequence[Record] = self._ordered(made.records)
+            write_table(records, schema, lines)
+        else:
+            records = made.whole.write(lines)
             encoder=str(self.manifest.get("encoder", "")),
             records=len(records),
         )
@@ -385,6 +390,7 @@ class Run:
         try:
             lock.acquire(timeout=0)
         except Timeout:
+        return records if made.whole is None else RecordLines(self.release / lines.name)
             raise RunError("another process is working on this run", where=self.name) from None
         try:
             yield

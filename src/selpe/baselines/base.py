@@ -25,6 +25,7 @@ from selpe.schema import Record, Schema
 
 if TYPE_CHECKING:
     from selpe.evolve import Evolved
+    from selpe.stream.whole import WholeTable
 
 
 class SpendingPlan(Protocol):
@@ -108,7 +109,8 @@ class Synthesized:
     """What came of a fit: valid records, the outputs they were read from, and every private result.
 
     `notes` go into the manifest: public facts such as the guide chosen or the models' weights. `evolved` is what more
-    records can be generated from, where the method knows how.
+    records can be generated from, where the method knows how. `whole` is the release where it is too large to hold:
+    then `records` and `raw` are of its core.
     """
 
     records: tuple[Record, ...]
@@ -116,6 +118,7 @@ class Synthesized:
     drawn: tuple[Drawn, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
     evolved: Evolved | None = None
+    whole: WholeTable | None = None
 
 
 class Synthesizer(Protocol):

@@ -8,14 +8,21 @@ from typing import Any
 
 from selpe.assemble import generator_of, guides_of, method_of, plan_of
 from selpe.baselines.base import Parts, RawOutput, Recipe, SpendingPlan, Synthesized, Synthesizer
+from selpe.baselines.writing import quotas_of
 from selpe.config import RunConfig
 from selpe.errors import ConfigError
 from selpe.estimate import Estimate, candidates_of, estimate, stand_in_guides
-from selpe.evolve import Evolution
+from selpe.events import Emit, Event, Finished, Started
+from selpe.evolve import Evolution, Evolved
 from selpe.kernel import MultiChannelKernel
+from selpe.llm.remembering import RememberingModel
 from selpe.privacy.plan import Plan
 from selpe.privacy.private import PrivateTable
 from selpe.schema import Schema
+from selpe.stream import further
+from selpe.stream.answers import ChunkAnswers
+from selpe.stream.composition import Composition
+from selpe.stream.whole import WholeTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +34,7 @@ class SelectionGuidedEvolution:
 
     def fit(self, table: PrivateTable, schema: Schema, budget: Mapping[str, float]) -> Synthesized:
         """The evolved table, its raw outputs, and the guide and set that were chosen on the way."""
-        parts = self.parts
+        parts, beyond = self.parts, self.parts.config.records - self.parts.config.core
         evolved = Evolution(
             private=table,
             schema=schema,
@@ -42,15 +49,59 @@ class SelectionGuidedEvolution:
             method=replace(method_of(parts.config), test_seed=parts.test_seed),
             adjacency=parts.config.adjacency,
             seed=parts.config.seed,
-            emit=parts.emit,
+            emit=parts.emit if beyond <= 0 else _as_core(parts.emit, beyond),
         ).run()
+        whole = None
+        if beyond > 0:
+            evolved, whole = self._beyond_core(evolved, schema)
+            parts.emit(Finished(len(whole)))
         return Synthesized(
             records=tuple(candidate.record for candidate in evolved.candidates),
             raw=tuple(RawOutput(made.raw, made.proposal.label, made.record) for made in evolved.candidates),
             drawn=evolved.selections,
-            notes={"guide": evolved.guide.name, "bundle": evolved.bundle},
+            notes={"guide": evolved.guide.name, "bundle": evolved.bundle}
+            | ({} if whole is None else {"core": len(whole.core), "missing": whole.missing}),
             evolved=evolved,
+            whole=whole,
         )
+
+    def _beyond_core(self, core: Evolved, schema: Schema) -> tuple[Evolved, WholeTable]:
+        """The core as far as the quotas of the whole table take it in, and the whole table. Looks at no private row."""
+        parts, config = self.parts, self.parts.config
+        quotas = quotas_of(schema, config.records, config.quotas)
+        missing, kept = dict(quotas), []
+        for candidate in core.candidates:
+            label = candidate.proposal.label or ""
+            if missing[label]:  # quotas of more records may give a class one less
+                missing[label] -= 1
+                kept.append(candidate)
+        answers = ChunkAnswers()
+        model = parts.model
+        own = model.elsewhere(answers) if isinstance(model, RememberingModel) else RememberingModel(model, answers)
+        writer = further.Further(
+            schema=schema,
+            generator=generator_of(config, schema, own, parts.cancel),
+            answers=answers,
+            composition=Composition.of(kept, core.guide),
+            folder=parts.work / "further",
+            seed=config.seed,
+            chunk=further.CHUNK,
+            emit=parts.emit,
+        )
+        whole = writer.write([candidate.record for candidate in kept], missing)
+        return replace(core, candidates=tuple(kept)), whole
+
+
+def _as_core(emit: Emit, beyond: int) -> Emit:
+    """Tells of the core as the beginning of a larger table: it starts with all of it, and is not finished."""
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Started):
+            event = replace(event, records=event.records + beyond, candidates=event.candidates + beyond)
+        if not isinstance(event, Finished):
+            emit(event)
+
+    return tell
 
 
 def _plan(config: RunConfig, schema: Schema, units: int) -> Plan:

@@ -15,10 +15,26 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from selpe.llm.base import Answer, Capabilities, ChatModel, Follow, Request
 from selpe.system import refusal
+
+
+class Answers(Protocol):
+    """Where finished answers are kept and found again."""
+
+    def get(self, model: str, request: Request) -> Answer | None:
+        """The kept answer to this very request, or None."""
+
+    def put(self, model: str, answer: Answer) -> None:
+        """Keeps a finished answer."""
+
+    def sync(self) -> None:
+        """Returns once what was kept is on the disk."""
+
+    def close(self) -> None:
+        """Frees what is open."""
 
 
 class AnswerStore:
@@ -112,7 +128,7 @@ class AnswerStore:
 class RememberingModel:
     """A ChatModel in front of another one: known requests are answered from the store, new answers are kept."""
 
-    def __init__(self, model: ChatModel, store: AnswerStore) -> None:
+    def __init__(self, model: ChatModel, store: Answers) -> None:
         self._model = model
         self._store = store
         self.replayed = 0
@@ -121,6 +137,10 @@ class RememberingModel:
     def name(self) -> str:
         """The name of the model behind."""
         return self._model.name
+
+    def elsewhere(self, store: Answers) -> RememberingModel:
+        """The same model in front of another store."""
+        return RememberingModel(self._model, store)
 
     def capabilities(self) -> Capabilities:
         """What the model behind can do."""

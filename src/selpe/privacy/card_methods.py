@@ -66,7 +66,8 @@ def method_text(config: RunConfig) -> MethodText:
 def settings_of(config: RunConfig) -> dict[str, Any]:
     """The settings that a card tells: common ones, and the method's own."""
     if config.method == "selpe":
-        return {name: getattr(config, name) for name in (*_COMMON, *_OURS, "seed")}
+        core = ("core",) if config.records > config.core else ()
+        return {name: getattr(config, name) for name in (*_COMMON, *core, *_OURS, "seed")}
     own = getattr(config, config.method).model_dump(mode="json", exclude={"models"})
     told = {f"{config.method}.{name}": value for name, value in own.items()}
     return {name: getattr(config, name) for name in _COMMON} | told | {"seed": config.seed}

@@ -20,6 +20,7 @@ It is computed from real rows without noise: it belongs to `internal/`.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -96,16 +97,16 @@ def summarize(
 
 def sampled(schema: Schema, records: Sequence[Record], count: int = _SAMPLES) -> list[dict[str, Any]]:
     """A few records for people to read, the classes in turn, always the same ones."""
-    groups: dict[str, list[Record]] = {label: [] for label in schema.labels or ("",)}
-    for record in records:
-        groups.setdefault(schema.label_of(record) or "", []).append(record)
+    groups = {label: array("Q") for label in schema.labels or ("",)}  # places: the records may not fit into memory
+    for place, record in enumerate(records):
+        groups.setdefault(schema.label_of(record) or "", array("Q")).append(place)
     share = max(1, count // max(1, sum(bool(group) for group in groups.values())))
     taken = [_spaced(group, share) for group in groups.values()]
     mixed = [group[turn] for turn in range(share) for group in taken if turn < len(group)]
-    return [_readable(schema, record) for record in mixed[:count]]
+    return [_readable(schema, records[place]) for place in mixed[:count]]
 
 
-def _spaced(group: Sequence[Record], count: int) -> list[Record]:
+def _spaced(group: Sequence[int], count: int) -> list[int]:
     """Evenly spaced over the group, so that no corner of it is picked by chance."""
     if len(group) <= count:
         return list(group)

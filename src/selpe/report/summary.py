@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import UndefinedError
 
 from selpe.encode.hashing import HashingEncoder
-from selpe.errors import RunError
+from selpe.errors import DataError, RunError
 from selpe.evaluate.fidelity import synthetic_only
 from selpe.report.fields import field_panels
 from selpe.report.render import page
@@ -22,6 +22,7 @@ from selpe.report.sections.fidelity import diversity_rows, validity_rows
 from selpe.report.summarize import sampled
 from selpe.report.words import count, epsilon, plural
 from selpe.schema import Record, Schema
+from selpe.table.lines import RecordLines
 
 SUMMARY = "summary.html"
 _MOST, _SAMPLES = 2_000, 6  # records that statistics are taken over, and that are shown
@@ -30,7 +31,10 @@ _BY_MEANING = ("self_similarity", "nearest_similarity", "effective_records")
 
 
 def summary_page(schema: Schema, records: Sequence[Record], card: Mapping[str, Any]) -> str:
-    """The releasable summary of a synthetic table; the same bytes for the same release."""
+    """The releasable summary of a synthetic table; the same bytes for the same release.
+
+    Of a large table it looks at a few records, and holds no others: `records` may lie in a file.
+    """
     looked = _spaced(records, _MOST)
     # An encoder without weights: nothing is fetched, and no figure that depends on it is shown.
     found = synthetic_only(schema, looked, encoder=HashingEncoder())
@@ -57,13 +61,14 @@ def summary_page(schema: Schema, records: Sequence[Record], card: Mapping[str, A
 def write_summary(release: Path, schema: Schema) -> Path:
     """Writes the summary of a release folder anew, from its own files."""
     try:
-        lines = (release / "synthetic.jsonl").read_text(encoding="utf-8").split("\n")
-        records = [json.loads(line) for line in lines if line]
+        records = RecordLines(release / "synthetic.jsonl")
         card = json.loads((release / "privacy-card.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise RunError("the release cannot be read", where=str(release)) from None
     try:
         text = summary_page(schema, records, card)
+    except DataError:
+        raise RunError("the release cannot be read", where=str(release)) from None
     except (KeyError, TypeError, AttributeError, UndefinedError):
         raise RunError("is not a privacy card", where=str(release / "privacy-card.json")) from None
     try:
@@ -116,4 +121,6 @@ def _plain(value: Any) -> str:
 
 
 def _spaced(records: Sequence[Record], most: int) -> Sequence[Record]:
-    return records if len(records) <= most else [records[place * len(records) // most] for place in range(most)]
+    if len(records) <= most:
+        return list(records)
+    return [records[place * len(records) // most] for place in range(most)]

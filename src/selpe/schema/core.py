@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from json.encoder import encode_basestring
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,13 +162,15 @@ class Schema:
 
     def dumps(self, record: Mapping[str, Value]) -> str:
         """The canonical JSON text of a record: schema order, every key, decimals at the field's precision."""
-        parts = []
-        for field in self.fields:
-            value = record.get(field.name)
-            exact = exact_decimal(value) if isinstance(field, NumberField) and value is not None else None
-            body = json.dumps(value, ensure_ascii=False) if exact is None else plain(exact)
-            parts.append(f"{json.dumps(field.name, ensure_ascii=False)}: {body}")
-        return "{" + ", ".join(parts) + "}"
+        return "{" + ", ".join([key + _written(record.get(name), number) for name, key, number in self._keys]) + "}"
+
+    @cached_property
+    def _keys(self) -> tuple[tuple[str, str, bool], ...]:
+        """What `dumps` needs to know of each field: its name, how it stands in JSON, and whether it is a decimal."""
+        return tuple(
+            (field.name, f"{json.dumps(field.name, ensure_ascii=False)}: ", isinstance(field, NumberField))
+            for field in self.fields
+        )
 
     def fingerprint(self) -> str:
         """A hash of what the schema says; confirmation marks do not change it."""
@@ -260,3 +263,16 @@ class Schema:
         for number, record in enumerate(self.examples, 1):
             if violations := self.check(record):
                 raise SchemaError(violations[0].message, where=f"example record {number}")
+
+
+def _written(value: Value, number: bool) -> str:
+    """A value as JSON text; decimals without exponent and trailing zeros."""
+    # json.dumps would write the same, but takes long to see what it has before it.
+    if type(value) is str:
+        return encode_basestring(value)
+    if value is None or type(value) is bool:
+        return "null" if value is None else "true" if value else "false"
+    if type(value) is int and not number:
+        return str(value)
+    exact = exact_decimal(value) if number else None
+    return json.dumps(value, ensure_ascii=False) if exact is None else plain(exact)

@@ -6,6 +6,7 @@ import csv
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,16 @@ from selpe.table.core import attempt
 if TYPE_CHECKING:
     import pandas as pd
 
-Rows = Sequence[Mapping[str, Value]]
+Row = Mapping[str, Value]
+Rows = Sequence[Row]
+_BLOCK = 50_000  # records of a parquet file that are in memory at a time
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write_table(records: Rows, schema: Schema, path: str | Path, *, excel_safe: bool = False) -> Path:
+def write_table(records: Iterable[Row], schema: Schema, path: str | Path, *, excel_safe: bool = False) -> Path:
     """Writes records to a file whose suffix names the format; the file appears whole or not at all.
 
+    They are taken one by one, and all at once only for xlsx: a csv, jsonl or parquet file may be larger than memory.
     `excel_safe` puts an apostrophe before text that a spreadsheet would run as a formula; without it, csv cells
     are exactly the records' values.
     """
@@ -58,8 +62,12 @@ def to_frame(records: Rows, schema: Schema) -> pd.DataFrame:
     """Records as a pandas frame: strings, categoricals, nullable integers and booleans, floats and days."""
     import pandas as pd
 
+    large = len(records) > _BLOCK
+
     def build() -> pd.DataFrame:
-        frame: pd.DataFrame = pd.DataFrame({field.name: _series(field, records) for field in schema.fields})
+        blocks = [records[start : start + _BLOCK] for start in range(0, len(records), _BLOCK)] if large else [records]
+        frames = [pd.DataFrame({field.name: _series(field, block) for field in schema.fields}) for block in blocks]
+        frame: pd.DataFrame = pd.concat(frames, ignore_index=True) if large else frames[0]
         return frame
 
     def failed(kind: str) -> DataError:
@@ -81,7 +89,7 @@ def _series(field: Field, records: Rows) -> Any:
     return pd.Series(cells, dtype=dtypes[field.kind])
 
 
-def _write_csv(records: Rows, schema: Schema, path: Path, delimiter: str, excel_safe: bool) -> None:
+def _write_csv(records: Iterable[Row], schema: Schema, path: Path, delimiter: str, excel_safe: bool) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
         writer.writerow(schema.names)
@@ -89,7 +97,7 @@ def _write_csv(records: Rows, schema: Schema, path: Path, delimiter: str, excel_
             writer.writerow(row)
 
 
-def _cells(records: Rows, schema: Schema, excel_safe: bool) -> Iterable[list[str]]:
+def _cells(records: Iterable[Row], schema: Schema, excel_safe: bool) -> Iterable[list[str]]:
     for record in records:
         yield [_text(field, record.get(field.name), excel_safe) for field in schema.fields]
 
@@ -105,13 +113,13 @@ def _text(field: Field, value: Value, excel_safe: bool) -> str:
     return f"'{text}" if excel_safe and isinstance(value, str) and text.startswith(_FORMULA) else text
 
 
-def _write_jsonl(records: Rows, schema: Schema, path: Path) -> None:
+def _write_jsonl(records: Iterable[Row], schema: Schema, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for record in records:
             file.write(schema.dumps(record) + "\n")
 
 
-def _write_parquet(records: Rows, schema: Schema, path: Path) -> None:
+def _write_parquet(records: Iterable[Row], schema: Schema, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -123,14 +131,18 @@ def _write_parquet(records: Rows, schema: Schema, path: Path) -> None:
         "boolean": pa.bool_(),
         "date": pa.date32(),
     }
-    columns = {
-        field.name: pa.array([_day(field, record.get(field.name)) for record in records], type=types[field.kind])
-        for field in schema.fields
-    }
-    pq.write_table(pa.table(columns), path)
+    columns = pa.schema([(field.name, types[field.kind]) for field in schema.fields])
+    rows = iter(records)
+    with pq.ParquetWriter(path, columns) as writer:
+        while block := list(islice(rows, _BLOCK)):
+            arrays = [
+                pa.array([_day(field, record.get(field.name)) for record in block], type=types[field.kind])
+                for field in schema.fields
+            ]
+            writer.write_table(pa.table(arrays, schema=columns))
 
 
-def _write_xlsx(records: Rows, schema: Schema, path: Path, excel_safe: bool) -> None:
+def _write_xlsx(records: Iterable[Row], schema: Schema, path: Path, excel_safe: bool) -> None:
     import openpyxl
     from openpyxl.cell import WriteOnlyCell
 

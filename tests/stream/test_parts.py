@@ -1,0 +1,94 @@
+"""Finished chunks on disk: whole or not there, whatever is left of a kill."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from selpe.errors import RunError
+from selpe.llm.base import Answer, Request
+from selpe.stream.answers import ChunkAnswers
+from selpe.stream.known import hashes_of
+from selpe.stream.parts import JOURNAL, Part, PartFolder
+
+
+def kept(folder: PartFolder, count: int) -> list[Part]:
+    parts = []
+    for number in range(count):
+        texts = [f'{{"x": {number}}}', '{"ü": "\u2028"}']
+        parts.append(Part(number, {"a": 2, "b": 1}, {"a": 2}, {"I": (2, 30, 4)}, {"rule": 1}, {"duplicate": 1}))
+        folder.keep(parts[-1], texts, hashes_of(texts))
+    return parts
+
+
+def test_parts_are_read_as_they_were_kept(tmp_path: Path) -> None:
+    folder = PartFolder(tmp_path)
+    parts = kept(folder, 3)
+    again = PartFolder(tmp_path)
+    assert again.finished() == parts
+    assert again.texts(2) == ['{"x": 2}', '{"ü": "\u2028"}']
+    assert list(again.hashes(1)) == list(hashes_of(again.texts(1)))
+    assert (parts[0].records, parts[0].short) == (2, frozenset({"b"}))
+
+
+def test_a_torn_line_is_cut_off_and_its_part_does_not_count(tmp_path: Path) -> None:
+    parts = kept(PartFolder(tmp_path), 3)
+    whole = (tmp_path / JOURNAL).read_bytes()
+    (tmp_path / JOURNAL).write_bytes(whole[:-9])
+    folder = PartFolder(tmp_path)
+    assert folder.finished() == parts[:2]
+    folder.keep(parts[2], ["{}"], hashes_of(["{}"]))
+    assert folder.finished() == parts
+    assert (tmp_path / JOURNAL).read_bytes() == whole
+
+
+def test_a_part_that_is_gone_ends_what_is_finished(tmp_path: Path) -> None:
+    parts = kept(PartFolder(tmp_path), 3)
+    (tmp_path / "part-000001.parquet").unlink()
+    assert PartFolder(tmp_path).finished() == parts[:1]
+
+
+def test_a_spoilt_part_says_what_to_do(tmp_path: Path) -> None:
+    folder = PartFolder(tmp_path)
+    kept(folder, 1)
+    (tmp_path / "part-000000.parquet").write_bytes(b"nothing")
+    with pytest.raises(RunError, match="cannot be read") as caught:
+        folder.texts(0)
+    assert "resume" in caught.value.hint
+
+
+def answered(seed: int, prompt: str = "p") -> Answer:
+    return Answer(Request(prompt=prompt, seed=seed, key=f"I:{seed}:0"), f"text {seed}", "stop", 5, 0, 2, 0.1)
+
+
+def test_answers_of_a_chunk_are_found_after_a_cut_and_gone_after_its_end(tmp_path: Path) -> None:
+    path, first = tmp_path / "answers.jsonl", ChunkAnswers()
+    first.begin(path)
+    for seed in (1, 2):
+        first.put("m", answered(seed))
+        first.put("m", answered(seed))
+    first.close()
+    path.write_bytes(path.read_bytes() + b'["torn')
+    second = ChunkAnswers()
+    second.begin(path)
+    found = second.get("m", answered(2).request)
+    assert found is not None
+    assert (found.text, found.finish, found.prompt_tokens, found.completion_tokens) == ("text 2", "stop", 5, 2)
+    assert second.get("m", answered(2, prompt="another").request) is None
+    assert second.get("m", answered(3).request) is None
+    second.put("m", answered(3))
+    second.sync()
+    assert [json.loads(line)[1] for line in path.read_text().splitlines()] == ["text 1", "text 2", "text 3"]
+    second.end()
+    assert not path.exists()
+    assert second.get("m", answered(2).request) is None
+
+
+def test_answers_that_failed_are_not_kept(tmp_path: Path) -> None:
+    answers = ChunkAnswers()
+    answers.begin(tmp_path / "answers.jsonl")
+    answers.put("m", Answer(Request(prompt="p"), "", "cancelled"))
+    answers.close()
+    assert (tmp_path / "answers.jsonl").read_bytes() == b""
