@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from datetime import datetime, timezone
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -17,6 +16,7 @@ from selpe.events import Answered, Event, Finished, Included, PoolReady, Selecte
 _KINDS: dict[str, type[Event]] = {
     kind.__name__: kind for kind in (Answered, Finished, Included, PoolReady, Selected, StageStarted, Started, Trained)
 }
+_HINTS = {name: get_type_hints(kind) for name, kind in _KINDS.items()}
 _PERIOD = 1.0  # seconds: answers are summed up and written about this often
 
 
@@ -92,18 +92,12 @@ def _event(line: bytes) -> tuple[float, Event] | None:
     try:
         content: dict[str, Any] = json.loads(line)
         moment = datetime.fromisoformat(content.pop("time")).timestamp()
-        kind = _KINDS[content.pop("event")]
-        hints = _hints(kind)
-        if not all(_fits(value, hints[name]) for name, value in content.items()):
+        kind = content.pop("event")
+        if not all(_fits(value, _HINTS[kind][name]) for name, value in content.items()):
             return None
-        return moment, kind(**content)
+        return moment, _KINDS[kind](**content)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError, RecursionError):
         return None
-
-
-@cache
-def _hints(kind: type[Event]) -> dict[str, Any]:
-    return get_type_hints(kind)
 
 
 def _fits(value: Any, hint: Any) -> bool:
