@@ -9,8 +9,6 @@ import copy
 import io
 import json
 import os
-import subprocess
-import sys
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -92,32 +90,6 @@ def selpe(*words: object) -> Result:
             code = leave.code
     console.MANNERS.json = console.MANNERS.debug = False
     return Result(int(code) if isinstance(code, int) else 1, out.getvalue(), err.getvalue())
-
-
-def begin(
-    folder: Path, *words: object, before: str = "", prefix: tuple[str, ...] = (), **environment: str
-) -> subprocess.Popen[str]:
-    """The command line in a process of its own, begun; `before` is run in it first."""
-    program = f"import sys\n{before}\nfrom selpe.cli import main\nmain(sys.argv[1:])\n"
-    return subprocess.Popen(
-        [*prefix, sys.executable, "-c", program, *map(str, words)],
-        cwd=folder,
-        env={**os.environ, **places(folder), "NO_COLOR": "1", "COLUMNS": "200", "OMP_NUM_THREADS": "1", **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def ended(process: subprocess.Popen[str], seconds: float = 300) -> Result:
-    """What came of a command that was begun."""
-    out, err = process.communicate(timeout=seconds)
-    return Result(process.returncode, out, err)
-
-
-def apart(folder: Path, *words: object, before: str = "", **environment: str) -> Result:
-    """The command line in a process of its own, to its end."""
-    return ended(begin(folder, *words, before=before, **environment))
 
 
 def ledger(folder: Path) -> Ledger:
