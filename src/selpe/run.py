@@ -356,6 +356,12 @@ class Run:
         if part.exists():
             _clear(part)
         part.mkdir()
+        lines = part / "synthetic.jsonl"
+        if made.whole is None:
+            records: Sequence[Record] = self._ordered(made.records)
+            write_table(records, schema, lines)
+        else:
+            records = made.whole.write(lines)
         write_table(records, schema, part / "synthetic.csv")
         (part / "schema.json").write_text(_json(schema.to_json_schema()), encoding="utf-8")
         card = build_card(
@@ -365,12 +371,6 @@ class Run:
             ledger=self.ledger,
             selections=made.drawn,
             model=str(self.manifest.get("model", "")),
-        lines = part / "synthetic.jsonl"
-        if made.whole is None:
-            records: Sequence[Record] = self._ordered(made.records)
-            write_table(records, schema, lines)
-        else:
-            records = made.whole.write(lines)
             encoder=str(self.manifest.get("encoder", "")),
             records=len(records),
         )
@@ -380,6 +380,7 @@ class Run:
         if self.release.exists():
             _clear(self.release)
         part.rename(self.release)
+        return records if made.whole is None else RecordLines(self.release / lines.name)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -390,7 +391,6 @@ class Run:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-        return records if made.whole is None else RecordLines(self.release / lines.name)
             raise RunError("another process is working on this run", where=self.name) from None
         try:
             yield
