@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from selpe.errors import ConfigError
+from selpe.execute.settings import Execution, RaySettings
 from selpe.method_settings import (
     DEFAULT_DELTA,
     GAUSSIAN_METHODS,
@@ -69,12 +70,12 @@ class RunConfig(BaseModel):
     )
 
     records: int = Field(200, ge=1, le=10_000_000, description="How many synthetic records to write (N).")
-    quotas: dict[str, float] | None = Field(None, description="Public share of each class; default: equal shares.")
     core: int = Field(
         5000,
         ge=1,
         description="The most records that private choices are made on; further ones follow them (scale.md).",
     )
+    quotas: dict[str, float] | None = Field(None, description="Public share of each class; default: equal shares.")
     class_sizes: dict[str, int] | None = Field(
         None,
         description="Private rows per class, only if they are public knowledge; helps the planner.",
@@ -109,6 +110,10 @@ class RunConfig(BaseModel):
     allow_private_text_to: str | None = Field(None, description="The one host that private text may be sent to.")
     price_in: float | None = Field(None, ge=0.0, description="A server's price per million prompt tokens.")
     price_out: float | None = Field(None, ge=0.0, description="A server's price per million written tokens.")
+    execute: Execution = Field(
+        "local", description="Where records are written: here, or on a Ray cluster (cluster.md)."
+    )
+    ray: RaySettings = Field(RaySettings(), description="Workers of `execute: ray`.")
     seed: int = Field(0, ge=0, description="Makes everything but the private noise repeatable.")
     out: str = Field("runs", description="The folder that run folders are written to.")
 

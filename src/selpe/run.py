@@ -185,6 +185,14 @@ class Run:
         """The folder that may leave the house."""
         return self.folder / "release"
 
+    def move(self, place: Mapping[str, Any]) -> None:
+        """Has the rest of the run done elsewhere: `execute` and settings of `ray`. What it makes stays the same."""
+        if place:
+            ray = {**self.config.ray.model_dump(), **place.get("ray", {})}
+            settings = {**self.config.model_dump(by_alias=True), **place, "ray": ray}
+            self.config = check_config(settings, where=self.name)
+            self.manifest["settings"] |= self.config.model_dump(mode="json", by_alias=True, include={"execute", "ray"})
+
     def discard(self) -> None:
         """Removes the folder of a run that never began; does nothing to any other."""
         if self.manifest.get("state") == "created":
@@ -201,18 +209,20 @@ class Run:
         insist: bool = False,
         test_seed: int | None = None,
         models: Sequence[ChatModel] = (),
+        public_encoder: PublicEncoder | None = None,
     ) -> Outcome:
         """Does the run, or the rest of it, and writes `release/`. Needs a confirmed schema and enough budget.
 
         Setting `cancel` stops it with StoppedError; `insist` is the owner's word that rows known under another name
-        are to be counted anew. `models` are further ones, for methods that use several.
+        are to be counted anew. `models` are further ones, for methods that use several. `public_encoder` may encode
+        synthetic texts in the encoder's place; private text goes through the encoder itself.
         """
         schema = Schema.load(self.config.data_schema)
         with (
             plainly(self.folder),
             self._locked(),
             self._remembering((model, *models)) as remembering,
-            self._public_vectors(encoder) as public_encoder,
+            self._public_vectors(encoder, public_encoder) as public_vectors,
             EventLog(self.folder / "work" / "events.jsonl") as log,
         ):
             tally = Tally()
@@ -226,7 +236,7 @@ class Run:
                 schema,
                 remembering,
                 encoder,
-                public_encoder,
+                public_vectors,
                 source=source,
                 emit=listen,
                 cancel=cancel,
@@ -406,11 +416,11 @@ class Run:
             store.close()
 
     @contextmanager
-    def _public_vectors(self, encoder: Encoder) -> Iterator[PublicEncoder]:
+    def _public_vectors(self, encoder: Encoder, public: PublicEncoder | None) -> Iterator[PublicEncoder]:
         """The encoder as far as it may remember: for synthetic text. Private text never goes through this."""
         store = VectorStore(self.folder / "work" / "vectors.sqlite")
         try:
-            yield RememberingEncoder(encoder, store)
+            yield RememberingEncoder(encoder, store, public)
         finally:
             store.close()
 

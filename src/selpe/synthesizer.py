@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from selpe.config import Adjacency, RunConfig, check_config
@@ -21,12 +22,10 @@ if TYPE_CHECKING:
     from selpe.baselines.base import SpendingPlan
     from selpe.encode.base import Encoder
     from selpe.evaluate.whole import Evaluation
-    from selpe.generate import Proposal
     from selpe.llm.base import ChatModel
     from selpe.run import Outcome, Run
 
 IN_MEMORY = "frame"  # stands for a table that has no file
-_MOST_WAVES = 40
 
 
 class SelPE:
@@ -89,13 +88,8 @@ class SelPE:
             self._require_budget(config, source)
             run = Run.create(config, name=name, schema=self.schema)
         try:
-            model = self._open_model()
-            try:
-                self._outcome = run.execute(
-                    model=model, encoder=self._open_encoder(), source=source, emit=emit, insist=insist
-                )
-            finally:
-                self._close(model)
+            with self._opened(config) as parts:
+                self._outcome = run.execute(**parts, source=source, emit=emit, insist=insist)
         except Exception:
             run.discard()
             raise
@@ -118,14 +112,18 @@ class SelPE:
         """
         from selpe.table import to_frame
 
-        records = self.records
+        records = self._fitted().records
         if n is not None and n < 1:
             raise ConfigError(f"n must be at least 1. Got {n} instead")
         if n is not None and n < len(records):
-            records = self._fewer(n, seed)
-        elif n is not None and n > len(records):
-            records = records + self._more(n - len(records), seed)
-        return to_frame(records, self.schema)
+            return to_frame(self._fewer(n, seed), self.schema)
+        frame = to_frame(records, self.schema)
+        if n is None or n == len(records):
+            return frame
+        import pandas as pd
+
+        more: pd.DataFrame = pd.concat([frame, self._more(n - len(records), seed)], ignore_index=True)
+        return more
 
     def report(
         self,
@@ -163,7 +161,7 @@ class SelPE:
 
     @property
     def records(self) -> list[Record]:
-        """The released records."""
+        """The released records, all of them in memory; those of a large release lie in its files (docs/scale.md)."""
         return [dict(record) for record in self._fitted().records]
 
     @property
@@ -208,7 +206,7 @@ class SelPE:
 
     def _shares(self, count: int) -> dict[str, int]:
         """`count` records spread over the classes as the release spreads them, largest remainders first."""
-        sizes = Counter(self.schema.label_of(record) or "" for record in self.records)
+        sizes = Counter(self.schema.label_of(record) or "" for record in self._fitted().records)
         exact = {label: count * size / sizes.total() for label, size in sorted(sizes.items())}
         shares = {label: int(part) for label, part in exact.items()}
         for label in sorted(exact, key=lambda one: shares[one] - exact[one])[: count - sum(shares.values())]:
@@ -217,67 +215,58 @@ class SelPE:
 
     def _fewer(self, count: int, seed: int) -> list[Record]:
         """A seeded choice of the released records."""
-        chance, taken = random.Random(f"fewer:{seed}"), list[Record]()
+        records, places = self._fitted().records, dict[str, list[int]]()
+        for place, record in enumerate(records):
+            places.setdefault(self.schema.label_of(record) or "", []).append(place)
+        chance, taken = random.Random(f"fewer:{seed}"), list[int]()
         for label, share in self._shares(count).items():
-            group = [record for record in self.records if (self.schema.label_of(record) or "") == label]
-            taken += chance.sample(group, share)
+            taken += chance.sample(places[label], share)
         chance.shuffle(taken)
-        return taken
+        return [records[place] for place in taken]
 
-    def _more(self, count: int, seed: int) -> list[Record]:
-        """Further records from the guide and the exemplars that the run ended with."""
+    def _more(self, count: int, seed: int) -> pd.DataFrame:
+        """Further records, written as those of the release were (docs/scale.md)."""
         from selpe.assemble import generator_of
+        from selpe.llm.remembering import RememberingModel
+        from selpe.stream.answers import ChunkAnswers
+        from selpe.stream.composition import Composition
+        from selpe.stream.further import Further
+        from selpe.stream.known import KnownTexts, hashes_of
+        from selpe.table import to_frame
 
-        if self._fitted().evolved is None:
+        outcome = self._fitted()
+        if outcome.evolved is None:
             raise RunError(
                 "this method writes no more records than it was asked for",
                 hint="ask for as many in `records`, or use method selpe",
             )
-        missing, found = self._shares(count), list[Record]()
-        model = self._open_model()
-        try:
-            generator = generator_of(self._config(IN_MEMORY), self.schema, model)
-            for wave in range(_MOST_WAVES):
-                proposals = self._proposals(missing, seed, wave)
-                for made in generator.generate(proposals, taken=[*self.records, *found]).candidates:
-                    if made is not None:
-                        found.append(made.record)
-                        missing[made.proposal.label or ""] -= 1
-                if len(found) == count:
-                    random.Random(f"more:{seed}").shuffle(found)
-                    return found
-        finally:
-            self._close(model)
+        config, answers, known = self._config(IN_MEMORY), ChunkAnswers(), KnownTexts()
+        known.add(hashes_of(self.schema.dumps(record) for record in outcome.records))
+        composition = Composition.of(outcome.evolved.candidates, outcome.evolved.guide)
+        with TemporaryDirectory() as place, self._opened(config, encoding=False) as parts:
+            generator = generator_of(config, self.schema, RememberingModel(parts["model"], answers))
+            writer = Further(self.schema, generator, answers, composition, Path(place), seed=f"more:{seed}")
+            made = writer.write((), self._shares(count), known=known)
+            if len(made) == count:
+                return to_frame(made.write(Path(place) / "more.jsonl"), self.schema)
         raise RunError(
-            f"only {len(found)} of {count} further records could be written that are new and valid",
+            f"only {len(made)} of {count} further records could be written that are new and valid",
             hint="ask for fewer, or use a larger model",
         )
 
-    def _proposals(self, missing: Mapping[str, int], seed: int, wave: int) -> list[Proposal]:
-        """What to ask for next; as in a run, a third of it is written without exemplars."""
-        from selpe.generate import Proposal
+    @contextmanager
+    def _opened(self, config: RunConfig, *, encoding: bool = True) -> Iterator[dict[str, Any]]:
+        """The model and the encoder as `Run.execute` takes them; what the caller gave as objects stays open."""
+        from selpe.execute import executing
 
-        evolved = self._fitted().evolved
-        if evolved is None:
-            return []
-        return [
-            Proposal(
-                evolved.guide,
-                _seed(seed, wave, label, i),
-                label=label or None,
-                positives=evolved.context[label].positives if i % 3 else (),
-                negatives=evolved.context[label].negatives if i % 3 else (),
-            )
-            for label, share in missing.items()
-            for i in range(share)
-        ]
-
-    def _open_model(self) -> ChatModel:
-        if not isinstance(self._llm, str):
-            return self._llm
-        from selpe.llm.open import open_model
-
-        return open_model(self._llm)
+        given = config if isinstance(self._llm, str) else config.model_copy(update={"execute": "local"})
+        with executing(given) as executor:
+            parts: dict[str, Any] = {"model": executor.model(self._llm) if isinstance(self._llm, str) else self._llm}
+            if encoding:
+                parts["encoder"] = encoder = self._open_encoder()
+                if isinstance(self._encoder, str):
+                    parts["public_encoder"] = executor.public_encoder(encoder)
+            yield parts
 
     def _open_encoder(self) -> Encoder:
         if not isinstance(self._encoder, str):
@@ -285,11 +274,6 @@ class SelPE:
         from selpe.llm.open import open_encoder
 
         return open_encoder(self._encoder)
-
-    def _close(self, model: ChatModel) -> None:
-        """Closes a model that we opened; the caller's own stays open."""
-        if model is not self._llm:
-            model.close()
 
 
 def _schema(given: str | Path | Schema | Mapping[str, Any]) -> Schema:
@@ -300,8 +284,3 @@ def _schema(given: str | Path | Schema | Mapping[str, Any]) -> Schema:
 
 def _located(data: str | Path) -> str:
     return str(data) if "://" in str(data) else str(Path(data).expanduser().resolve())
-
-
-def _seed(seed: int, wave: int, label: str, number: int) -> int:
-    digest = hashlib.sha256(f"more:{seed}:{wave}:{label}:{number}".encode()).digest()
-    return int.from_bytes(digest[:6], "big")

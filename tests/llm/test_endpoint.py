@@ -65,6 +65,9 @@ def test_a_trial_that_is_called_off_can_be_made_anew() -> None:
 def test_an_endpoint_is_dead_after_patience_or_at_once_for_a_final_failure() -> None:
     breaker = Breaker(threshold=1, patience=10.0)
     breaker.lost(0.0)
+    assert not breaker.dead(10.0)  # nobody has tried it out yet
+    breaker.begin()
+    breaker.lost(1.0)
     assert not breaker.dead(9.0)
     assert breaker.dead(10.0)
     assert breaker.ready(10.0)  # but still worth a trial

@@ -16,7 +16,7 @@ from selpe.errors import ExitCode, SelPEError, StoppedError
 
 if TYPE_CHECKING:
     from selpe.config import RunConfig
-    from selpe.encode.base import Encoder
+    from selpe.execute import Executor
     from selpe.llm.base import ChatModel
     from selpe.run import Outcome, Run
 
@@ -30,15 +30,12 @@ def conduct(run: Run, *, watch: bool = False, port: int = 0, insist: bool = Fals
     cancel = threading.Event()
     with ExitStack() as stack:
         try:
-            model, *others = (stack.enter_context(opened_model(run.config, llm)) for llm in llms_of(run.config))
-            encoder = opened_encoder(run.config)
+            parts = stack.enter_context(opened(run.config))
             if watch:
                 _serve(stack, run, meter, port)
             listen = stack.enter_context(showing(meter))
             stack.enter_context(stopping_at_ctrl_c(cancel))
-            return run.execute(
-                model=model, models=others, encoder=encoder, source=source, emit=listen, cancel=cancel, insist=insist
-            )
+            return run.execute(**parts, source=source, emit=listen, cancel=cancel, insist=insist)
         except StoppedError:
             stack.close()
             _say_how_to_go_on(run)
@@ -57,26 +54,37 @@ def llms_of(config: RunConfig) -> tuple[str, ...]:
 
 
 @contextmanager
-def opened_model(config: RunConfig, llm: str | None = None) -> Iterator[ChatModel]:
-    """The language model of the settings (or another), fetched and prepared with a progress bar, closed at the end."""
-    from selpe.cli.fetch_bar import fetch_bar
-    from selpe.llm.open import open_model
+def opened(config: RunConfig) -> Iterator[dict[str, Any]]:
+    """Models and encoders of the settings as `Run.execute` takes them, opened where the settings say."""
+    with _executor(config) as (executor, opening):
+        with opening:
+            model, *others = [executor.model(llm) for llm in llms_of(config)]
+            encoder = executor.encoder()
+            public_encoder = executor.public_encoder(encoder)
+        yield {"model": model, "models": others, "encoder": encoder, "public_encoder": public_encoder}
 
-    with fetch_bar() as bar:
-        model = open_model(llm or config.llm, progress=bar)
-    try:
+
+@contextmanager
+def opened_model(config: RunConfig) -> Iterator[ChatModel]:
+    """The language model of the settings, fetched and prepared with a progress bar, closed at the end."""
+    with _executor(config) as (executor, opening):
+        with opening:
+            model = executor.model(config.llm)
         yield model
-    finally:
-        model.close()
 
 
-def opened_encoder(config: RunConfig) -> Encoder:
-    """The encoder of the settings."""
+@contextmanager
+def _executor(config: RunConfig) -> Iterator[tuple[Executor, ExitStack]]:
+    """What opens models, and a stack that is to be left when they are open: it shows what is fetched until then."""
     from selpe.cli.fetch_bar import fetch_bar
-    from selpe.llm.open import open_encoder
+    from selpe.execute import executing
 
-    with fetch_bar() as bar:
-        return open_encoder(config.encoder, progress=bar)
+    with ExitStack() as opening:
+        bar = opening.enter_context(fetch_bar())
+        if config.execute == "ray" and not json_mode():
+            err().print(f"[dim]waiting for workers on Ray ({config.ray.address}), {config.ray.workers} asked for[/]")
+        with executing(config, bar) as executor:
+            yield executor, opening
 
 
 @contextmanager

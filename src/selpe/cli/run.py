@@ -30,6 +30,14 @@ Llm = Annotated[str | None, typer.Option(help="The model: a name, a GGUF file, o
 EncoderName = Annotated[str | None, typer.Option(help="The encoder: minilm, hash, or a URL.", show_default=False)]
 Seed = Annotated[int | None, typer.Option(help="Makes all but the noise repeatable.", show_default=False)]
 Out = Annotated[Path | None, typer.Option(help="The folder of all runs.", show_default=False)]
+Execute = Annotated[
+    Literal["local", "ray"] | None,
+    typer.Option(help="Write records here, or on a Ray cluster (docs/cluster.md).", show_default=False),
+]
+Address = Annotated[
+    str | None, typer.Option(help="The Ray cluster: local, auto, host:port or ray://host:port.", show_default=False)
+]
+Workers = Annotated[int | None, typer.Option(min=1, help="How many workers on the cluster.", show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Any setting, as name=value; can be repeated.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Serve a page for a browser on this machine.")]
 Port = Annotated[int, typer.Option(help="The port of the page; default: a free one.", show_default=False)]
@@ -55,6 +63,9 @@ def run(
         Literal["selpe", "paper", "augpe", "wasp", "ctcl", "dpgen", "dpds"] | None,
         typer.Option(help="Our method, ours in the paper's own configuration, or a baseline.", show_default=False),
     ] = None,
+    execute: Execute = None,
+    address: Address = None,
+    workers: Workers = None,
     setting: Set = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show plan and estimate, then stop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")] = False,
@@ -70,6 +81,7 @@ def run(
     flags |= assigned(setting or [])
     own = {"epsilon": epsilon, "records": records, "llm": llm, "encoder": encoder, "seed": seed}
     flags |= {name: value for name, value in own.items() if value is not None}  # else they would undo --set
+    flags = _with_place(flags, execute, address, workers)
     settings = _load(config, {**flags, "out": str(out_folder.resolve()) if out_folder else None})
     begin(settings, name=name, dry_run=dry_run, yes=yes, watch=watch, port=port, insist=insist)
 
@@ -111,6 +123,9 @@ def resume(
         str | None, typer.Argument(help="The run's folder or name; default: the last one that is not done.")
     ] = None,
     *,
+    execute: Execute = None,
+    address: Address = None,
+    workers: Workers = None,
     out_folder: Out = None,
     watch: Watch = False,
     port: Port = 0,
@@ -119,6 +134,7 @@ def resume(
     from selpe.cli.conduct import conduct
 
     found = _find(name, out_folder) if name else _last_open(out_folder)
+    found.move(_with_place({}, execute, address, workers))
     if found.manifest.get("state") == "done":
         emit({"done": {"run": found.name, "folder": str(found.folder), "release": str(found.release)}})
         if not json_mode():
@@ -259,6 +275,17 @@ def assigned(pairs: list[str]) -> dict[str, Any]:
         known = found.get(group)
         found[group] = {**(known if isinstance(known, dict) else {}), inner: value} if dot else value
     return found
+
+
+def _with_place(flags: dict[str, Any], execute: str | None, address: str | None, workers: int | None) -> dict[str, Any]:
+    """Flags that say where a run is done, beside others."""
+    group = flags.get("ray")
+    asked = {name: value for name, value in (("address", address), ("workers", workers)) if value is not None}
+    if execute == "local" and asked:
+        raise ConfigError("--address and --workers are for a Ray cluster", hint="leave them out, or --execute ray")
+    ray = {**(group if isinstance(group, dict) else {}), **asked}
+    place = execute or ("ray" if asked else None)
+    return {**flags, **({"execute": place} if place else {}), **({"ray": ray} if ray else {})}
 
 
 def runs_folder(given: Path | None) -> Path:

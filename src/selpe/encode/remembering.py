@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.encode.base import Encoder
+from selpe.encode.base import Encoder, PublicEncoder
 from selpe.errors import ModelError, RunError
 
 _AT_ONCE = 500  # keys in one query; SQLite bounds them
@@ -88,11 +88,15 @@ class VectorStore:
 
 
 class RememberingEncoder:
-    """A PublicEncoder in front of an encoder: known texts come from the store, new vectors are kept before use."""
+    """A PublicEncoder in front of an encoder: known texts come from the store, new vectors are kept before use.
 
-    def __init__(self, encoder: Encoder, store: VectorStore) -> None:
+    `public` may compute new vectors in the encoder's place, where that is elsewhere.
+    """
+
+    def __init__(self, encoder: Encoder, store: VectorStore, public: PublicEncoder | None = None) -> None:
         self._encoder = encoder
         self._store = store
+        self._compute = encoder.encode if public is None else public.encode_public
 
     def encode_public(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One unit row per public text, in order."""
@@ -103,7 +107,7 @@ class RememberingEncoder:
         known = self._store.get(wanted)
         missing = {key: text for key, text in wanted.items() if key not in known}
         if missing:
-            fresh = dict(zip(missing, self._encoder.encode(list(missing.values())), strict=True))
+            fresh = dict(zip(missing, self._compute(list(missing.values())), strict=True))
             self._store.put(fresh)
             known |= fresh
         if len({len(vector) for vector in known.values()}) > 1:

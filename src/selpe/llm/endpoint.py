@@ -51,8 +51,8 @@ class Backoff:
 class Breaker:
     """Benches an endpoint that fails again and again, and lets one request try it out when the bench time is over.
 
-    Bench times double. An endpoint that has failed without a break for `patience` seconds counts as dead, which
-    matters once all of them are; it is still tried out whenever its bench time ends.
+    Bench times double. An endpoint that has failed without a break for `patience` seconds, and a trial at least once,
+    counts as dead, which matters once all of them are; it is still tried out whenever its bench time ends.
     """
 
     threshold: int = 3
@@ -63,6 +63,7 @@ class Breaker:
     failures: int = 0
     since: float = 0.0
     retry_at: float = 0.0
+    tried: bool = False
     _bench: float = 0.0
 
     def ready(self, now: float) -> bool:
@@ -82,11 +83,12 @@ class Breaker:
     def won(self) -> None:
         """Notes a sign of life: the endpoint is as good as new."""
         if self.state != "final":
-            self.state, self.failures, self._bench = "closed", 0, 0.0
+            self.state, self.failures, self.tried, self._bench = "closed", 0, False, 0.0
 
     def lost(self, now: float, *, final: bool = False) -> None:
         """Notes a failure; a `final` one benches for good."""
         self.failures += 1
+        self.tried |= self.state == "half-open"
         if self.failures == 1:
             self.since = now
         if final:
@@ -97,7 +99,7 @@ class Breaker:
 
     def dead(self, now: float) -> bool:
         """Whether there is no hope left for now."""
-        return self.state == "final" or (self.state == "open" and now - self.since >= self.patience)
+        return self.state == "final" or (self.state == "open" and self.tried and now - self.since >= self.patience)
 
 
 @dataclass(slots=True)

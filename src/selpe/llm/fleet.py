@@ -65,6 +65,8 @@ class Endpoint:
 
     def wakes(self, now: float) -> float:
         """The time at which it may become usable or be given up."""
+        if self.breaker.state == "open" and not self.breaker.tried:
+            return max(self.breaker.retry_at, self.paused_until)
         if self.breaker.state == "open":
             return min(
                 max(self.breaker.retry_at, self.paused_until), max(self.breaker.since + self.breaker.patience, now)
@@ -74,6 +76,7 @@ class Endpoint:
 
 Job = Callable[[Endpoint], Awaitable["Done[T] | Fault"]]
 Suits = Callable[[Endpoint], int]
+Canary = Callable[[Endpoint], Awaitable["Fault | None"]]
 
 
 @dataclass(slots=True)
@@ -81,6 +84,8 @@ class Fleet:
     """All endpoints, and the rules by which a job is placed, tried again and given up.
 
     `attempts` bounds the failures that a request may have caused itself, `budget` the seconds from its first try.
+    `canary` is a tiny request of our own: where it goes well on a benched endpoint, the requests before it were at
+    fault, and not the endpoint. Without it, a server would be called dead when only requests that it fails at are left.
     """
 
     endpoints: Sequence[Endpoint]
@@ -88,6 +93,7 @@ class Fleet:
     backoff: Backoff = field(default_factory=Backoff)
     attempts: int = 5
     budget: float = 300.0
+    canary: Canary | None = None
     _waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
     def room(self) -> int:
@@ -148,7 +154,14 @@ class Fleet:
         if endpoint.breaker.state != "half-open":
             return None
         seen = await endpoint.transport.get("models", total=_GLANCE)
-        return seen if isinstance(seen, Fault) and seen.kind not in _SIGNS_OF_LIFE else None
+        if isinstance(seen, Fault) and seen.kind not in _SIGNS_OF_LIFE:
+            return seen
+        if self.canary is None or endpoint.last_fault is None or not endpoint.last_fault.policy.charged:
+            return None
+        fault = await self.canary(endpoint)
+        if fault is None:
+            endpoint.breaker.won()
+        return fault if fault is not None and fault.policy.bench != "never" else None
 
     def _note_success(self, endpoint: Endpoint, done: Done[T], in_use: int) -> None:
         endpoint.breaker.won()

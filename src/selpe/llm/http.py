@@ -103,7 +103,14 @@ class HttpModel:
             traits.recall((known or {}).get(address.base, {}))
             limit = Limit(ceiling=parallel)
             endpoints.append(Endpoint(transport, Breaker(patience=patience), limit, traits))
-        self._fleet = Fleet(endpoints, clock or WallClock(), backoff or Backoff(), attempts=attempts, budget=budget)
+        self._fleet = Fleet(
+            endpoints,
+            clock or WallClock(),
+            backoff or Backoff(),
+            attempts=attempts,
+            budget=budget,
+            canary=self._speaker.greet,
+        )
 
     def __repr__(self) -> str:
         return f"HttpModel({self.name!r})"

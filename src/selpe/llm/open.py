@@ -7,6 +7,7 @@
 | `llamacpp:<any of the above>` | llama.cpp |
 | `hf:org/name`, a folder with safetensors | transformers (extra `[hf]`) |
 | `transformers:<any of the above>` | transformers |
+| `vllm:org/name`, `vllm:folder` | vLLM in this process, where it is installed |
 | `http(s)://host/v1[#model]`, several with commas | servers that speak the OpenAI protocol |
 | `fake` | the fake model |
 """
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LLAMACPP, TRANSFORMERS, SENTENCE_TRANSFORMERS = "llamacpp:", "transformers:", "st:"
+LLAMACPP, TRANSFORMERS, VLLM, SENTENCE_TRANSFORMERS = "llamacpp:", "transformers:", "vllm:", "st:"
 _KEY, _KEY_FILE = "SELPE_API_KEY", "SELPE_API_KEY_FILE"
 _SHARED_SETTINGS = ("parallel", "threads")
 
@@ -52,12 +53,16 @@ def open_model(
         from selpe.llm.fake import FakeModel
 
         return FakeModel(**settings)
-    if _is_url(spec):
+    if is_url(spec):
         return _server(spec, settings)
     if spec.startswith(LLAMACPP):
         return _llamacpp(_weights(spec.removeprefix(LLAMACPP), store, progress), settings)
     if spec.startswith(TRANSFORMERS):
         return _transformers(_weights(spec.removeprefix(TRANSFORMERS), store, progress), spec, settings)
+    if spec.startswith(VLLM):
+        from selpe.llm.vllm import VllmModel
+
+        return VllmModel(spec.removeprefix(VLLM), **settings)
     weights = _weights(spec, store, progress)
     if weights.is_dir():
         return _transformers(weights, spec, settings)
@@ -77,7 +82,7 @@ def open_encoder(
         from selpe.encode.hashing import HashingEncoder
 
         return HashingEncoder(**settings)
-    if _is_url(spec):
+    if is_url(spec):
         from selpe.encode.http import HttpEncoder
 
         url, _, model = spec.partition("#")
@@ -95,7 +100,8 @@ def open_encoder(
     )
 
 
-def _is_url(spec: str) -> bool:
+def is_url(spec: str) -> bool:
+    """Whether a specification names servers."""
     return spec.startswith(("http://", "https://"))
 
 

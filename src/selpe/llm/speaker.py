@@ -32,6 +32,8 @@ Learnt = Callable[[str, Mapping[str, Any]], None]
 _CHAT_PROBE = (Message("user", 'Name a colour as a JSON object on one line, like {"colour": "red"}'),)
 _TEXT_PROBE = '{"colour": "red"}\n{"colour": "blue"}\n{"colour": "green"}\n'
 _PROBE_TOKENS = 48
+_CHAT_GREETING = Request(messages=(Message("user", "Say yes."),), temperature=0.0, max_tokens=1)
+_TEXT_GREETING = Request(prompt="Yes,", temperature=0.0, max_tokens=1)
 _UNDECIDED = ("server", "timeout", "cut", "overloaded", "busy", "unreachable", "garbage", "auth", "tls", "absent")
 
 
@@ -108,6 +110,12 @@ class Speaker:
             if undecided is None:
                 self._settle(endpoint, constraint, route, "")
             return undecided
+
+    async def greet(self, endpoint: Endpoint) -> Fault | None:
+        """What is wrong with an endpoint that does not answer a single word; None where it does."""
+        chat = "chat" not in endpoint.traits.no_routes
+        said = await self._post(endpoint, _CHAT_GREETING if chat else _TEXT_GREETING, None)
+        return said if isinstance(said, Fault) else None
 
     async def count(self, endpoint: Endpoint, text: str) -> int | None:
         """The number of tokens as the server counts them, if it does."""

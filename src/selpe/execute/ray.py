@@ -1,0 +1,159 @@
+"""Workers on a Ray cluster (extra `[ray]`): the only module that knows of Ray.
+
+What goes to a cluster goes through `RayHands.send` and the workers' order, and is public: prompts, synthetic texts,
+names of models. Private rows and their encoding stay in this process. No code, folder or environment is shipped: the
+nodes have SelPE installed. Ray's usage statistics are off, and a Ray that is started here has no dashboard.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+from selpe.errors import ConfigError, ModelError
+from selpe.execute.crew import Crew, WorkerLostError
+from selpe.execute.settings import RaySettings
+from selpe.execute.worker import Order, Worker
+
+_STORE_BYTES = 128 << 20  # requests and answers are small; Ray's default takes a third of the memory
+_NO_ROOM = "see `ray status`: is there a node with room for a worker (`ray.cpus`, `ray.gpus`), and SelPE on it?"
+_INSTALL = "pip install 'selpe[ray]', on this machine and on all nodes"
+
+
+class RayHands:
+    """Calls to Ray actors, one for each worker. Ray begins a lost one again, on another node where it must."""
+
+    def __init__(self, ray: Any, order: Order, settings: RaySettings) -> None:
+        self._ray = ray
+        # What has begun on a lost worker must not be done again behind our back: the crew sends it anew.
+        actor = ray.remote(Worker).options(
+            num_cpus=settings.cpus,
+            num_gpus=settings.gpus,
+            max_restarts=-1,
+            max_task_retries=0,
+            max_concurrency=100_000,  # the crew bounds what is in flight
+            scheduling_strategy="SPREAD",
+        )
+        self._actors = [actor.remote(order) for _ in range(settings.workers)]
+
+    def send(self, worker: int, method: str, *arguments: object) -> Future[Any]:
+        """The outcome to come of a call. Everything that goes to a node goes through here."""
+        ended: Future[Any] = Future()
+        try:
+            under_way = getattr(self._actors[worker], method).remote(*arguments).future()
+        except self._ray.exceptions.RayError as problem:
+            ended.set_exception(_lost(problem))
+            return ended
+        under_way.add_done_callback(lambda done: self._passed_on(done, ended))
+        return ended
+
+    def restart(self, worker: int) -> None:
+        """Ends a worker; Ray begins it again."""
+        self._ray.kill(self._actors[worker], no_restart=False)
+
+    def dismiss(self, worker: int) -> None:
+        """Ends a worker for good."""
+        self._ray.kill(self._actors[worker], no_restart=True)
+
+    def _passed_on(self, done: Future[Any], ended: Future[Any]) -> None:
+        problem = done.exception()
+        if problem is None:
+            ended.set_result(done.result())
+        else:
+            ended.set_exception(_lost(problem))
+
+
+@contextmanager
+def connected(settings: RaySettings) -> Iterator[Any]:
+    """Ray itself, connected as the settings say; one that was connected before is used and left as it is."""
+    ray = _imported()
+    if ray.is_initialized():
+        yield ray
+        return
+    with _unnamed(ray):
+        _connect(ray, settings)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def crew_of(ray: Any, order: Order, settings: RaySettings) -> Crew:
+    """A crew of Ray workers for this order."""
+    return Crew(
+        RayHands(ray, order, settings),
+        settings.workers,
+        in_flight=settings.in_flight,
+        restarts=settings.restarts,
+        patience=settings.patience,
+        hint=_NO_ROOM,
+    )
+
+
+def order_of(llm: str, encoder: str, settings: RaySettings) -> Order:
+    """What a worker of these settings is to be."""
+    return Order(llm, encoder, threads=max(1, int(settings.cpus)))
+
+
+def _imported() -> Any:
+    if find_spec("ray") is None:
+        raise ConfigError("Ray is not installed", hint=_INSTALL, where="execute: ray")
+    # Read when Ray is imported and by the processes that it starts.
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    import ray
+
+    return ray
+
+
+def _connect(ray: Any, settings: RaySettings) -> None:
+    common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if settings.address == "local":
+        common |= {
+            "include_dashboard": False,
+            "object_store_memory": _STORE_BYTES,
+            "num_cpus": max(1, math.ceil(settings.workers * settings.cpus)),
+            "_node_ip_address": "127.0.0.1",
+        }
+    try:
+        ray.init(address=settings.address, **common)
+    except (ConnectionError, TimeoutError, RuntimeError, ValueError, ray.exceptions.RayError) as problem:
+        hint = "start one with `ray start --head`, or use --address local" if settings.address == "auto" else ""
+        raise ModelError(
+            f"there is no Ray cluster to be reached ({type(problem).__name__})",
+            where=settings.address,
+            hint=hint or "check the address, and that Ray and Python are of the same versions there",
+            retryable=True,
+        ) from None
+
+
+@contextmanager
+def _unnamed(ray: Any) -> Iterator[None]:
+    """Keeps this process's command line, which may name files and databases, out of the cluster's list of jobs."""
+    place = ray._private.utils
+    told: Callable[[], str] | None = getattr(place, "get_entrypoint_name", None)
+    if told is None:
+        yield
+        return
+    place.get_entrypoint_name = lambda: "selpe"
+    try:
+        yield
+    finally:
+        place.get_entrypoint_name = told
+
+
+def _lost(problem: BaseException) -> WorkerLostError:
+    """A loss told by the kind of Ray's error alone: its message has stacks and paths of the nodes."""
+    kinds = {
+        "ActorDiedError": "its process or its node died",
+        "ActorUnavailableError": "it cannot be reached",
+        "NodeDiedError": "its node died",
+        "OutOfMemoryError": "its node ran out of memory",
+    }
+    kind = type(problem).__name__
+    return WorkerLostError(kinds.get(kind, f"it failed with {kind}"))
