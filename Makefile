@@ -83,7 +83,7 @@ sbom: install
 audit-deps:
 	@test -x $(AUDIT_VENV)/bin/python || $(PYTHON) -m venv $(AUDIT_VENV)
 	@$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/audit.lock
-	@for lock in selpe dev train audit; do echo "== $$lock.lock"; \
+	@for lock in selpe dev train audit build; do echo "== $$lock.lock"; \
 	  $(AUDIT_VENV)/bin/pip-audit --strict --require-hashes --disable-pip --progress-spinner off \
 	  -r requirements/$$lock.lock || exit 1; done
 
@@ -97,6 +97,8 @@ lock:
 	  --extra server --extra sql -c $(LOCK) -o requirements/selpe.lock
 	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes \
 	  --group audit -c $(LOCK) -o requirements/audit.lock
+	sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml | uv pip compile --quiet --no-header --universal \
+	  --python-version 3.10 --generate-hashes -c $(LOCK) - -o requirements/build.lock
 	$(MAKE) sbom
 
 format: install

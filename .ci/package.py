@@ -80,7 +80,7 @@ def _hatchling(kind: str, source: Path, target: Path) -> None:
 
 
 def look_into_sdist(sdist: Path) -> None:
-    """Raises PackageError where the source package holds something large, or something that is not in the repository."""
+    """Raises PackageError where the source package is large, or holds what is not in the repository."""
     with tarfile.open(sdist) as archive:
         files = {name.partition("/")[2]: member for member in archive if member.isfile() and (name := member.name)}
     large = [name for name, member in files.items() if member.size > LARGEST_FILE]

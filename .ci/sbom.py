@@ -30,6 +30,7 @@ _OURS = f"pkg:pypi/selpe@{__version__}"
 _PIN = re.compile(
     r"^(?P<name>[a-z0-9][a-z0-9.-]*)(?:\[[^]]*\])?==(?P<version>[^ ;\\]+)(?: ; (?P<marker>[^\\]+?))? *\\?$"
 )
+_NEEDED_BY = re.compile(r"^    #(?: via)? +([a-z0-9][a-z0-9.-]*)(?:\[[^]]*\])?(?: \(pyproject\.toml(?::[a-z]+)?\))?$")
 
 
 @dataclass(slots=True)
@@ -56,9 +57,9 @@ def read_lock(path: Path = LOCK) -> list[Pin]:
             pins.append(Pin(found["name"], found["version"], found["marker"] or ""))
         elif found := re.fullmatch(r"    --hash=sha256:([0-9a-f]{64})(?: \\)?", line):
             pins[-1].hashes.append(found[1])
-        elif found := re.fullmatch(r"    #(?: via)? +([a-z0-9][a-z0-9.-]*)(?: \(pyproject\.toml\))?", line):
+        elif found := _NEEDED_BY.match(line):
             pins[-1].via.append(found[1])
-        elif not re.fullmatch(r"    # (?: *-c .*|via(?: -c .*)?)|", line):
+        elif not re.fullmatch(r"    # (?: *-c .*|via(?: -c .*)?)|# .*|", line):
             raise ValueError(f"{path.name}:{number} is no pin, hash or remark")
     return pins
 
