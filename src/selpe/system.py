@@ -11,7 +11,7 @@ from selpe.errors import RunError
 
 _REASONS = {
     errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "this user's share of the disk is full",
+    getattr(errno, "EDQUOT", -1): "this user's share of the disk is full",
     errno.EFBIG: "a file would become larger than the system allows",
     errno.EROFS: "the disk can only be read",
     errno.EACCES: "this user may not read or write here",

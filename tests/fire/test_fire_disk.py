@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -40,6 +39,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and 
 
 def fill_up() -> None:
     """From now on no file of this process can grow: as on a full disk, a part of a write may still get through."""
+    import resource  # which Windows has not
+
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
 
@@ -84,6 +85,8 @@ def test_a_run_folder_that_cannot_be_filled_leaves_nothing_in_the_way(project: P
 
 
 def test_an_answer_that_is_half_written_is_taken_back(tmp_path: Path) -> None:
+    import resource
+
     store = AnswerStore(tmp_path / "answers.jsonl")
     answers = [
         Answer(Request(prompt=f"p{n}"), "text " * 20, "stop", prompt_tokens=1, completion_tokens=1) for n in "abc"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -36,6 +35,7 @@ from selpe.progress import Meter
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signals")
 RUN = ("run", "--name", "mine", "--yes")
+HUP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none, and skips all this
 
 
 # -- signals ---------------------------------------------
@@ -48,9 +48,9 @@ def sent(number: int) -> Callable[[], None]:
 SIGNALS: dict[str, Callable[[], None]] = {
     "SIGINT while answers come": at(AnswerStore, "put", sent(signal.SIGINT), nth=5),
     "SIGTERM while answers come": at(AnswerStore, "put", sent(signal.SIGTERM), nth=5),
-    "SIGHUP while answers come": at(AnswerStore, "put", sent(signal.SIGHUP), nth=5),
+    "SIGHUP while answers come": at(AnswerStore, "put", sent(HUP), nth=5),
     "SIGTERM between charge and draw": at(Ledger, "charge", sent(signal.SIGTERM), after=True),
-    "SIGHUP after a choice": at(Ledger, "store", sent(signal.SIGHUP), after=True),
+    "SIGHUP after a choice": at(Ledger, "store", sent(HUP), after=True),
 }
 
 
@@ -155,6 +155,8 @@ def test_no_reading_is_negative_when_the_clock_was_set_back() -> None:
 
 def use_up_memory() -> None:
     """From now on this process gets next to no memory that it does not have yet."""
+    import resource  # which Windows has not
+
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 20), resource.getrlimit(resource.RLIMIT_AS)[1]))
 

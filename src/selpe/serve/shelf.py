@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from selpe.errors import SelPEError
 from selpe.privacy.charges import Charge
 from selpe.serve.admission import Commitment
 from selpe.serve.refusals import missing
 from selpe.serve.store import Store, write_json
 from selpe.serve.supervisor import Supervisor
 from selpe.serve.worker import ENDED
+
+log = logging.getLogger(__name__)
 
 ACCEPTED = "accepted.json"  # in the run's work folder: what the server agreed to
 State = Literal["queued", "running", "stopping", "done", "interrupted", "failed", "cancelled"]
@@ -64,6 +69,7 @@ class Shelf:
     def __init__(self, store: Store, supervisor: Supervisor) -> None:
         self._store, self._supervisor = store, supervisor
         self._read: dict[Path, tuple[tuple[int, int], dict[str, Any]]] = {}
+        self._judged: dict[Path, tuple[Mapping[str, Any], Mapping[str, Any], bool]] = {}
         self._orphans: set[str] = set()
         self._clear_unaccepted()
         # Workers of a server that died just now may still be stopping.
@@ -104,7 +110,23 @@ class Shelf:
             return None
         ended = self._json(folder / "work" / ENDED)
         state = self._state(folder.name, folder, manifest, accepted, ended)
-        return ShelvedRun(folder.name, folder, state, manifest, accepted, ended)
+        run = ShelvedRun(folder.name, folder, state, manifest, accepted, ended)
+        return run if self._whole(run) else None
+
+    def _whole(self, run: ShelvedRun) -> bool:
+        """Whether a run's files say what they must. One that is damaged must not hide all others; it is left alone."""
+        known = self._judged.get(run.folder)
+        if known is None or known[0] is not run.manifest or known[1] is not run.accepted:
+            from selpe.serve.shapes import RunAbout
+
+            try:
+                RunAbout(**run.described())
+                whole = isinstance(run.charges, tuple)
+            except (LookupError, TypeError, ValueError, AttributeError):
+                log.warning("the files of run %s are damaged; it is left out", run.name)
+                whole = False
+            self._judged[run.folder] = known = (run.manifest, run.accepted, whole)
+        return known[2]
 
     def _state(
         self, name: str, folder: Path, manifest: Mapping[str, Any], accepted: Mapping[str, Any], ended: Any
@@ -129,8 +151,8 @@ class Shelf:
             if known is None or known[0] != stamp:
                 known = (stamp, json.loads(path.read_text(encoding="utf-8")))
                 self._read[path] = known
-            return known[1]
-        except (OSError, ValueError):
+            return known[1] if isinstance(known[1], dict) else None
+        except (OSError, ValueError, RecursionError):
             return None
 
     def _clear_unaccepted(self) -> None:
@@ -139,7 +161,8 @@ class Shelf:
             if (folder / "manifest.json").is_file() and not (folder / "work" / ACCEPTED).is_file():
                 from selpe.run import Run
 
-                Run.open(folder).discard()
+                with suppress(SelPEError):  # a damaged one must not keep the server from starting
+                    Run.open(folder).discard()
 
 
 def _held(folder: Path) -> bool:
