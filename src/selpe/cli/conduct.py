@@ -96,10 +96,12 @@ def stopping_at_ctrl_c(cancel: threading.Event) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
-        numbers.append(signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
+    # SIGHUP is POSIX's alone, SIGBREAK is Windows'
+    named = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+    asked = [signal.Signals(getattr(signal, name)) for name in named if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in asked}
+    # `nohup` means it. A shell's '&' has SIGINT ignored too, but whoever sends one to a process means to stop it.
+    numbers = [number for number in asked if number.name != "SIGHUP" or before[number] is not signal.SIG_IGN]
 
     def first(number: int, frame: object) -> None:
         cancel.set()
