@@ -212,7 +212,7 @@ def _list(entries: tuple[Entry, ...]) -> None:
     for name in ("#", "time (UTC)", "entry", "what"):
         table.add_column(name)
     for entry in entries:
-        table.add_row(str(entry.seq), entry.time[:19].replace("T", " "), entry.kind, escape(_what(entry)))
+        table.add_row(str(entry.seq), entry.time[:19].replace("T", " "), entry.kind, escape(_told(entry)))
     _print(table)
 
 
@@ -221,6 +221,14 @@ def _print(table: Table) -> None:
     # A pipe or a log has no width to fold columns into: lines stay whole there.
     wide = console if console.is_terminal else plain_console(file=console.file, width=1000)
     wide.print(table)
+
+
+def _told(entry: Entry) -> str:
+    """One entry in words; as it stands where it does not hold what it must, as in a ledger that somebody rewrote."""
+    try:
+        return _what(entry)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return f"not understood: {json.dumps(dict(entry.data), ensure_ascii=False)}"
 
 
 def _what(entry: Entry) -> str:
