@@ -163,6 +163,7 @@ def milestone(event: Event, reading: Reading) -> str:
         names = {
             "guides": "guides tried", "round": f"round {event.number} written", "more": "classes filled up",
             "public": "public records written", "texts": "texts written by the tuned model",
+            "further": f"part {event.number} of the further records written",
         }  # fmt: skip
         more = _reasons(event.retries, "retried") + (f", {lost} given up" if lost else "")
         return f"{names.get(event.stage, event.stage)}: {event.found:,} candidates{more}"

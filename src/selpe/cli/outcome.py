@@ -34,7 +34,8 @@ def show_outlook(found: Preflight) -> None:
     console, rows = out(), grid()
     classes = f" in {len(found.schema.labels)} classes" if found.schema.labels else ""
     rows.add_row("table", f"{escape(config.dataset)}: {plan.units:,} {_protected(found)}")
-    rows.add_row("records", f"{plan.records:,} to write{classes}, from {expected.candidates:,} candidates")
+    core = f"; private choices on {config.core:,}" if config.method == "selpe" and plan.records > config.core else ""
+    rows.add_row("records", f"{plan.records:,} to write{classes}, from {expected.candidates:,} candidates{core}")
     if config.method != "selpe":
         rows.add_row("method", f"{config.method}, a baseline")
     rows.add_row("privacy", _price(found))
@@ -102,6 +103,10 @@ def show_result(run: Run, outcome: Outcome, *, spent: Spent) -> None:
         f"[dim]{counts['candidates']:,} candidates, {retries:,} retries, {lost:,} given up; "
         f"{speed:,.0f} tokens/s{_chosen_guide(manifest)}[/]"
     )
+    if manifest.get("missing"):
+        console.print(
+            f"[yellow]{sum(manifest['missing'].values()):,} fewer than asked for: nothing new came any more.[/]"
+        )
     console.print()
     show_records(outcome.schema, outcome.records[:_SHOWN])
     console.print()

@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 from typing import IO
 
-from selpe.llm.base import Answer, Request
+from selpe.llm.base import Answer, Finish, Request
 
 _PERIOD = 0.5  # seconds between writes to the disk
 
@@ -48,8 +48,8 @@ class ChunkAnswers:
         if found is None:
             return None
         text, finish, prompt, completion = found
-        ended = "length" if finish == "length" else "stop"
-        return Answer(request, text, ended, prompt_tokens=prompt, completion_tokens=completion)  # type: ignore[arg-type]
+        ended: Finish = "length" if finish == "length" else "stop"
+        return Answer(request, text, ended, prompt_tokens=prompt, completion_tokens=completion)
 
     def put(self, model: str, answer: Answer) -> None:
         """Keeps a finished answer, each once."""

@@ -82,6 +82,8 @@ class PartFolder:
         draft = path.with_suffix(".draft")
         columns = {"record": pa.array(texts, type=pa.string()), "hash": pa.array(hashes, type=pa.uint64())}
         pq.write_table(pa.table(columns), draft, compression="zstd")
+        with draft.open("rb+") as file:
+            os.fsync(file.fileno())  # a line in the journal must not outlive its part in a power cut
         draft.replace(path)
         with (self.folder / JOURNAL).open("ab") as journal:
             journal.write(json.dumps(asdict(part)).encode() + b"\n")
