@@ -124,8 +124,8 @@ def test_a_rows_vote_on_sets_is_between_nothing_and_one_approval_per_view(scores
         assert cast.sum() <= vote.step * (vote.options // 2)
 
 
-@pytest.mark.parametrize(("options", "approved"), [(1, 0), (2, 1), (3, 1), (4, 2), (6, 3), (9, 3), (16, 4), (32, 6)])
-def test_a_row_approves_few_of_many_sets_and_never_more_than_half(options: int, approved: int) -> None:
+@pytest.mark.parametrize(("options", "approved"), [(1, 0), (2, 1), (3, 1), (4, 2), (6, 3), (9, 4), (32, 16)])
+def test_a_row_approves_half_of_the_sets(options: int, approved: int) -> None:
     assert sets_approved(options) == approved
     scores = np.arange(options, dtype=np.float64).reshape(1, 1, options)
     assert Predictive(Table(scores)).tally([{"x": 0}]).sum() == approved

@@ -166,7 +166,7 @@ class Prototype:
 
 @dataclass(frozen=True, slots=True)
 class Predictive:
-    """A row approves, in each view, the few sets (`sets_approved`) whose public model ranks its own label highest.
+    """A row approves, in each view, the half of the sets (`sets_approved`) whose public model ranks its own label highest.
 
     The views' approvals are averaged; the average times the number of views is the integer vote.
     """
@@ -201,7 +201,7 @@ class Predictive:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """A row approves the few sets (`sets_approved`) nearest to it, by its mean distance to their k nearest members.
+    """A row approves the half of the sets (`sets_approved`) nearest to it, by its mean distance to their k nearest members.
 
     `pool` holds the members of all sets together, `sets` says by candidate index who belongs to which.
     """
@@ -255,12 +255,13 @@ SetVote: TypeAlias = Predictive | Coverage
 
 
 def sets_approved(options: int) -> int:
-    """How many of so many sets a row approves: about the square root, at most half.
+    """How many of so many sets a row approves: half of them.
 
-    Six prompt variants differ enough to be halved. Among 30 candidate releases most are much alike, and approving half
-    of them says little: on real reviews a vote for a quarter gained twice as much AUC at ε = 1, on triage as much.
+    What a row says about sets is faint, and a vote for few of them throws most of it away. On triage records, votes for
+    half of 32 candidate releases followed their utility and their distance from held-out rows (rank correlation 0.42
+    and 0.22), votes for six of them did not (−0.17 and 0.25). Graded votes did no better.
     """
-    return min(options // 2, math.ceil(math.sqrt(options)))
+    return options // 2
 
 
 def lowest(costs: NDArray[np.float32] | NDArray[np.float64], count: int) -> NDArray[np.bool_]:
