@@ -11,15 +11,21 @@ TRAIN_VENV  := .venv-train
 TRAIN_BIN   := $(TRAIN_VENV)/bin
 TRAIN_LOCK  := requirements/train.lock
 TRAIN_STAMP := $(TRAIN_VENV)/.installed
+# So have the tests on a Ray cluster: Ray weighs 240 MB.
+RAY_VENV  := .venv-ray
+RAY_BIN   := $(RAY_VENV)/bin
+RAY_LOCK  := requirements/ray.lock
+RAY_STAMP := $(RAY_VENV)/.installed
 AUDIT_VENV  := .venv-audit
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-train lint format audit bench docs lock install clean package sbom audit-deps
+.PHONY: help demo test test-train test-ray lint format audit bench docs lock install clean package sbom audit-deps
 
 help:
 	@echo "make demo    synthesise a private table from a shipped example (offline after install)"
 	@echo "make test    lint, types and tests"
 	@echo "make test-train  the tests that need torch, in an environment of their own"
+	@echo "make test-ray    the tests on a Ray cluster of three nodes, in an environment of their own"
 	@echo "make lint    ruff and mypy only"
 	@echo "make audit   the statistical privacy audit at full size"
 	@echo "make bench   speed and memory, as ratios within one run"
@@ -62,6 +68,17 @@ test-train: $(TRAIN_STAMP)
 	@$(TRAIN_BIN)/python -m pytest -q -n auto --dist loadgroup tests/train tests/llm/test_hf.py \
 	  tests/evaluate/test_utility_roberta.py
 
+$(RAY_STAMP): $(RAY_LOCK) pyproject.toml
+	@test -x $(RAY_BIN)/python || $(PYTHON) -m venv $(RAY_VENV)
+	@echo "installing Ray and locked dependencies into $(RAY_VENV) (first time: a few minutes)"
+	@$(RAY_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(RAY_LOCK)
+	@$(RAY_BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(RAY_STAMP)
+
+test-ray: $(RAY_STAMP)
+	@$(RAY_BIN)/python -m pytest -q -n0 tests/execute
+	@$(RAY_BIN)/python benchmarks/ray_throughput.py
+
 audit: install
 	@$(BIN)/python benchmarks/audit.py && $(BIN)/python benchmarks/audit_looks.py
 
@@ -83,7 +100,7 @@ sbom: install
 audit-deps:
 	@test -x $(AUDIT_VENV)/bin/python || $(PYTHON) -m venv $(AUDIT_VENV)
 	@$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/audit.lock
-	@for lock in selpe dev train audit build; do echo "== $$lock.lock"; \
+	@for lock in selpe dev train ray audit build; do echo "== $$lock.lock"; \
 	  $(AUDIT_VENV)/bin/pip-audit --strict --require-hashes --disable-pip --progress-spinner off \
 	  -r requirements/$$lock.lock || exit 1; done
 
@@ -93,6 +110,8 @@ lock:
 	  --extra sql --extra polars --extra llamacpp --extra server --group dev --group docs -o $(LOCK)
 	echo $(TORCH) | uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml - \
 	  --extra train --group dev --group train --no-emit-package torch -c $(LOCK) -o $(TRAIN_LOCK)
+	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml \
+	  --extra ray --group dev -c $(LOCK) -o $(RAY_LOCK)
 	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml \
 	  --extra server --extra sql -c $(LOCK) -o requirements/selpe.lock
 	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes \
@@ -105,4 +124,4 @@ format: install
 	@$(BIN)/ruff check --fix-only --quiet . ; $(BIN)/ruff format --quiet .
 
 clean:
-	rm -rf $(VENV) $(TRAIN_VENV) $(AUDIT_VENV) site dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TRAIN_VENV) $(RAY_VENV) $(AUDIT_VENV) site dist .mypy_cache .ruff_cache .pytest_cache

@@ -74,11 +74,14 @@ def estimate(
     same = [run for run in earlier if run["settings"].get("method", "selpe") == config.method]
     per = _measured_tokens(same, schema.fingerprint()) or (_dry_tokens(config, schema) if dry is None else dry())
     prompt, completion = round(per.prompt * candidates), round(per.completion * candidates)
-    speeds = [run["counts"]["completion_tokens"] / run["seconds"] for run in earlier[-5:]]
+    speeds = [run["counts"]["completion_tokens"] / run["seconds"] / _engines(run["settings"]) for run in earlier[-5:]]
     if speeds:
-        speed, basis = median(speeds), f"{len(speeds)} earlier run{'s' if len(speeds) > 1 else ''} with this model"
+        speed = median(speeds) * _engines(
+            {"llm": config.llm, "execute": config.execute, "ray": config.ray.model_dump()}
+        )
+        basis = f"{len(speeds)} earlier run{'s' if len(speeds) > 1 else ''} with this model"
     else:
-        speed, basis = _typical(config.llm)
+        speed, basis = _typical(config)
     cost = None
     if config.price_in is not None or config.price_out is not None:
         cost = (prompt * (config.price_in or 0.0) + completion * (config.price_out or 0.0)) / 1e6
@@ -145,17 +148,27 @@ def stand_in_guides(config: RunConfig, schema: Schema) -> tuple[Guide, ...]:
     return (*builtin, *(written if builtin[0].family == "chat" else ()), *own)
 
 
-def _typical(llm: str) -> tuple[float, str]:
+def _engines(settings: Mapping[str, Any]) -> int:
+    """How many engines write at once in a run of these settings. Servers are as fast as they are, whoever asks."""
+    if settings.get("execute") != "ray" or str(settings.get("llm", "")).startswith(("http://", "https://")):
+        return 1
+    ray = settings.get("ray")
+    workers = ray.get("workers") if isinstance(ray, Mapping) else None
+    return workers if isinstance(workers, int) and workers > 0 else 1
+
+
+def _typical(config: RunConfig) -> tuple[float, str]:
     """Tokens per second that a model of this kind usually writes, and the words for where that is from."""
     from selpe.llm.machine import this_machine
 
+    llm, ray = config.llm, config.ray
     if llm == "fake":
         return _TYPICAL["fake"], "the fake model"
     if llm.startswith(("http://", "https://")):
         return _TYPICAL["server"], "a guess for servers; the next run will know"
     kind, _, rest = llm.partition(":")
     slower = _SLOWER.get(kind, 1.0)
-    cores = max(1.0, this_machine().usable_cores)
+    cores = max(1.0, ray.workers * ray.cpus if config.execute == "ray" else this_machine().usable_cores)
     speed = _EMBEDDED_PER_CORE * cores * _EMBEDDED_BYTES / max(_EMBEDDED_BYTES // 4, weight_of(rest or llm)) * slower
     engine = "the embedded engine" if slower == 1.0 else kind
     return speed, f"typical speed of {engine} on {cores:g} cores"

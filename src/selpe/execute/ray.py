@@ -23,6 +23,10 @@ from selpe.execute.worker import Order, Worker
 
 _STORE_BYTES = 128 << 20  # requests and answers are small; Ray's default takes a third of the memory
 _NO_ROOM = "see `ray status`: is there a node with room for a worker (`ray.cpus`, `ray.gpus`), and SelPE on it?"
+_HINTS = {
+    "local": "try again when the machine is less busy, or see the logs in /tmp/ray/session_latest/logs",
+    "auto": "start one with `ray start --head`, or use --address local",
+}
 _INSTALL = "pip install 'selpe[ray]', on this machine and on all nodes"
 
 
@@ -106,6 +110,8 @@ def _imported() -> Any:
         raise ConfigError("Ray is not installed", hint=_INSTALL, where="execute: ray")
     # Read when Ray is imported and by the processes that it starts.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    # On a busy machine a cluster's first answers take longer than Ray waits by default.
+    os.environ.setdefault("RAY_gcs_server_request_timeout_seconds", "300")
     import ray
 
     return ray
@@ -122,14 +128,16 @@ def _connect(ray: Any, settings: RaySettings) -> None:
         }
     try:
         ray.init(address=settings.address, **common)
-    except (ConnectionError, TimeoutError, RuntimeError, ValueError, ray.exceptions.RayError) as problem:
-        hint = "start one with `ray start --head`, or use --address local" if settings.address == "auto" else ""
+    except Exception as problem:  # Ray raises bare ones too
         raise ModelError(
-            f"there is no Ray cluster to be reached ({type(problem).__name__})",
-            where=settings.address,
-            hint=hint or "check the address, and that Ray and Python are of the same versions there",
+            f"{'Ray did not start' if settings.address == 'local' else 'there is no Ray cluster to be reached'} "
+            f"({type(problem).__name__})",
+            where=f"ray.address: {settings.address}",
+            hint=_HINTS.get(
+                settings.address, "check the address, and that Ray and Python are of the same versions there"
+            ),
             retryable=True,
-        ) from None
+        ) from problem
 
 
 @contextmanager
