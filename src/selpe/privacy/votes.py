@@ -166,7 +166,7 @@ class Prototype:
 
 @dataclass(frozen=True, slots=True)
 class Predictive:
-    """A row approves, in each view, the half of the sets (`sets_approved`) whose public model ranks its own label highest.
+    """A row approves, in each view, the half of the sets whose public model ranks its own label highest.
 
     The views' approvals are averaged; the average times the number of views is the integer vote.
     """
@@ -201,7 +201,7 @@ class Predictive:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """A row approves the half of the sets (`sets_approved`) nearest to it, by its mean distance to their k nearest members.
+    """A row approves the half of the sets nearest to it, by its mean distance to their k nearest members.
 
     `pool` holds the members of all sets together, `sets` says by candidate index who belongs to which.
     """
