@@ -54,7 +54,7 @@ def main() -> None:
     given = parser.parse_args()
     order = Order(str(given.sleep), maker=f"{Path(__file__).stem}:sleeping")
     with connected(RaySettings(workers=3)) as ray:
-        crews = {count: crew_of(ray, order, RaySettings(workers=count, in_flight=4)) for count in (1, 2)}
+        crews = {count: crew_of(ray, order, RaySettings(workers=count)) for count in (1, 2)}
         for crew in crews.values():
             complete(crew)
         models = {count: SpreadModel(crew) for count, crew in crews.items()}

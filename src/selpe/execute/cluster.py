@@ -25,7 +25,8 @@ class RayExecutor:
         self._progress = progress
         self._stack = ExitStack()
         self._crews: list[Crew] = []
-        self._ray: Any = self._stack.enter_context(connected(config.ray))
+        crews = 1 + len(config.wasp.models) if config.method == "wasp" else 1
+        self._ray: Any = self._stack.enter_context(connected(config.ray, crews=crews))
 
     def model(self, llm: str) -> ChatModel:
         """The model that a specification names, held by as many workers as the settings ask for."""

@@ -74,14 +74,17 @@ class RayHands:
 
 
 @contextmanager
-def connected(settings: RaySettings) -> Iterator[Any]:
-    """Ray itself, connected as the settings say; one that was connected before is used and left as it is."""
+def connected(settings: RaySettings, *, crews: int = 1) -> Iterator[Any]:
+    """Ray itself, connected as the settings say; one that was connected before is used and left as it is.
+
+    A Ray that is started here has room for so many crews.
+    """
     ray = _imported()
     if ray.is_initialized():
         yield ray
         return
     with _unnamed(ray):
-        _connect(ray, settings)
+        _connect(ray, settings, crews)
     try:
         yield ray
     finally:
@@ -117,13 +120,13 @@ def _imported() -> Any:
     return ray
 
 
-def _connect(ray: Any, settings: RaySettings) -> None:
+def _connect(ray: Any, settings: RaySettings, crews: int) -> None:
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if settings.address == "local":
         common |= {
             "include_dashboard": False,
             "object_store_memory": _STORE_BYTES,
-            "num_cpus": max(1, math.ceil(settings.workers * settings.cpus)),
+            "num_cpus": max(1, math.ceil(crews * settings.workers * settings.cpus)),
             "_node_ip_address": "127.0.0.1",
         }
     try:
