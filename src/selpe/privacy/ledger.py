@@ -264,7 +264,14 @@ def _read_as(entry: Entry, read: Callable[[Mapping[str, Any]], T]) -> T:
 
 
 def _charges(entries: Iterable[Entry]) -> list[Charge]:
-    return [_read_as(e, Charge.from_dict) for e in entries if e.kind == "charge"]
+    def charge(data: Mapping[str, Any]) -> Charge:
+        found = Charge.from_dict(data)
+        texts = (found.run, found.selection, found.mechanism, found.unit, found.note)
+        if not all(isinstance(text, str) for text in texts) or not isinstance(found.delta, (int, float)):
+            raise TypeError
+        return found
+
+    return [_read_as(e, charge) for e in entries if e.kind == "charge"]
 
 
 def _results(entries: Iterable[Entry]) -> dict[tuple[str, str], Entry]:
