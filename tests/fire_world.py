@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from selpe.cli import console, main
 from selpe.errors import SelPEError
 from selpe.privacy.ledger import Ledger
+from selpe.schema import Record
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
 
@@ -42,7 +44,7 @@ encoder: hash
 seed: 5
 """
 # A longer fire: FIRE_EXAMPLES=2000 pytest tests/fire
-EXAMPLES = int(os.environ.get("FIRE_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("FIRE_EXAMPLES", "10"))
 fuzz = settings(
     max_examples=EXAMPLES,
     deadline=None,
@@ -67,10 +69,14 @@ class Result:
 def make_project(folder: Path) -> Path:
     """A folder with settings, schema and a private table whose texts all carry the mark."""
     SCHEMA.save(folder / "schema.yaml")
-    rows = [{**row, "topic": f"{MARK} {number}"} for number, row in enumerate(drawn(40))]
-    write_table(rows, SCHEMA, folder / "desk.csv")
+    write_table(_rows(), SCHEMA, folder / "desk.csv")
     (folder / "selpe.yaml").write_text(CONFIG, encoding="utf-8")
     return folder
+
+
+@cache
+def _rows() -> list[Record]:
+    return [{**row, "topic": f"{MARK} {number}"} for number, row in enumerate(drawn(40))]
 
 
 def places(folder: Path) -> dict[str, str]:
