@@ -6,9 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from selpe.errors import ModelNotFoundError
 from selpe.llm.models import ModelStore
+
+# A test that is right on a busy machine too: none of them measures time.
+settings.register_profile("untimed", settings(), deadline=None)
+settings.load_profile("untimed")
 
 SHARED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 

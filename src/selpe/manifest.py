@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from selpe.errors import ConfigError
+from selpe.system import put_in_place
 
 FILE = "manifest.json"
 DATA = "SELPE_DATA"
@@ -42,7 +43,7 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
         file.write(json.dumps(content, ensure_ascii=False, indent=2, default=str) + "\n")
         file.flush()
         os.fsync(file.fileno())  # else a power cut could leave an empty file in the place of the old one
-    os.replace(part, path)  # noqa: PTH105  (atomic on every platform, unlike Path.rename on Windows)
+    put_in_place(part, path)
 
 
 def _is_one(content: Mapping[str, Any]) -> bool:

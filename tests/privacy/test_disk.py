@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from selpe.privacy import disk
+from selpe import system
 from selpe.privacy.disk import Disk
 
 
@@ -40,15 +40,15 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_refusal_that_passes_is_waited_out_on_windows(
     files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk, "_PAUSES", (0.01, 0.02, 0.05))
-    system = Reluctant(monkeypatch, refusals=3)
+    monkeypatch.setattr(system, "_PAUSES", (0.01, 0.02, 0.05))
+    machine = Reluctant(monkeypatch, refusals=3)
     Disk().replace(*files)
     assert files[1].read_bytes() == b"new"
-    assert system.asked == 4
+    assert machine.asked == 4
 
 
 def test_a_refusal_that_stays_is_reported(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "_PAUSES", (0.01, 0.02, 0.05))
+    monkeypatch.setattr(system, "_PAUSES", (0.01, 0.02, 0.05))
     Reluctant(monkeypatch, refusals=99)
     with pytest.raises(PermissionError):
         Disk().replace(*files)
@@ -57,7 +57,7 @@ def test_a_refusal_that_stays_is_reported(files: tuple[Path, Path], monkeypatch:
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows waits")
 def test_other_systems_are_asked_once(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    system = Reluctant(monkeypatch, refusals=99)
+    machine = Reluctant(monkeypatch, refusals=99)
     with pytest.raises(PermissionError):
         Disk().replace(*files)
-    assert system.asked == 1
+    assert machine.asked == 1

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from selpe.llm.download import CHUNK, SourceError
+from selpe.system import put_in_place
 
 
 def sha256_of(path: Path) -> str:
@@ -109,7 +110,7 @@ def write_json(path: Path, value: Any) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
     with os.fdopen(handle, "w", encoding="utf-8") as target:
         json.dump(value, target, indent=1, ensure_ascii=False)
-    Path(name).replace(path)
+    put_in_place(Path(name), path)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

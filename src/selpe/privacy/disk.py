@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
+from selpe.system import put_in_place
+
 _BINARY = getattr(os, "O_BINARY", 0)
-# Windows refuses to replace a file while somebody reads it, which here takes milliseconds; other systems do not mind.
-_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if os.name == "nt" else ()
 
 
 class Disk:
@@ -43,13 +42,7 @@ class Disk:
 
     def replace(self, source: Path, target: Path) -> None:
         """Puts one file in the place of another, at once or not at all."""
-        for pause in _PAUSES:
-            try:
-                source.replace(target)
-                return
-            except PermissionError:
-                time.sleep(pause)
-        source.replace(target)
+        put_in_place(source, target)
 
     def sync_folder(self, folder: Path) -> None:
         """Makes the names in a folder durable, where the system can (Windows needs no such call)."""

@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from selpe.errors import ConfigError
 from selpe.serve.refusals import RefusedError, conflict, missing
+from selpe.system import put_in_place
 
 TABLE_NAME = r"^[a-z0-9][a-z0-9_-]{0,47}$"
 RUN_NAME = r"^[a-z0-9][a-z0-9_-]{0,99}$"
@@ -214,7 +215,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         json.dump(content, file, ensure_ascii=False, indent=2)
         file.flush()
         os.fsync(file.fileno())
-    draft.replace(path)
+    put_in_place(draft, path)
 
 
 def _inside(parent: Path, name: str, pattern: str, what: str) -> Path:
