@@ -111,8 +111,8 @@ def released(run: Run) -> dict[str, bytes]:
     return {name: (run.release / name).read_bytes() for name in RELEASED}
 
 
-def on(cluster: Any, **more: object) -> RaySettings:
-    return RaySettings(address=cluster.address, workers=3, **more)  # type: ignore[arg-type]
+def on(cluster: Any) -> RaySettings:
+    return RaySettings(address=cluster.address, workers=3)
 
 
 def test_a_request_that_kills_its_worker_is_given_up_and_the_others_are_answered(cluster: Any) -> None:

@@ -41,6 +41,20 @@ def alone(requests: list[Request]) -> dict[str, str]:
     return texts(list(FakeModel().generate(requests)))
 
 
+def once(prompt: str, also: Callable[[], None] = lambda: None) -> Callable[[object], bool]:
+    """Kills the worker that is sent this prompt, the first time."""
+    left = [prompt]
+
+    def fatal(given: object) -> bool:
+        hit = isinstance(given, Request) and given.prompt in left
+        if hit:
+            left.clear()
+            also()
+        return hit
+
+    return fatal
+
+
 def test_every_request_is_answered_once_and_as_by_one_model_alone(build: Build) -> None:
     hands = build(3)
     model = SpreadModel(crew_of(hands, 3))
@@ -88,17 +102,23 @@ def test_a_fast_worker_does_more(build: Build) -> None:
 
 def test_what_a_lost_worker_held_is_done_by_others_and_the_worker_comes_back(build: Build) -> None:
     hands = build(3, "slow", "0.002")
+    hands.fatal = once("p 60")
     crew = crew_of(hands, 3)
-    answers: list[Answer] = []
-    for answer in SpreadModel(crew).generate(prompts(150)):
-        answers.append(answer)
-        if len(answers) == 30:
-            hands.kill(1)
+    answers = list(SpreadModel(crew).generate(prompts(150)))
     assert texts(answers) == alone(prompts(150))
     assert len(answers) == 150
     assert crew.losses == 1
-    assert hands.served().most_common(1)[0][1] == 2  # sent again at most once
-    assert [member.state for member in crew.members] == ["ready"] * 3
+    assert hands.served()["p 60"] == hands.served().most_common(1)[0][1] == 2  # sent again at most once
+    while len(crew.ready()) < 3:
+        crew.news((), 1.0)
+
+
+def test_a_worker_that_takes_its_time_to_come_back_is_waited_for(build: Build) -> None:
+    hands = build(1)
+    hands.fatal = once("p 25", lambda: setattr(hands, "away", 3))
+    crew = crew_of(hands, 1, restarts=1)
+    assert texts(list(SpreadModel(crew).generate(prompts(40)))) == alone(prompts(40))
+    assert (crew.losses, hands.away) == (1, 0)
 
 
 def test_a_request_that_kills_workers_is_given_up_and_all_its_neighbours_are_answered(build: Build) -> None:

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 State = Literal["coming", "ready", "gone"]
 _LONGEST_PAUSE = 30.0
+_LONGEST_ABSENCE = 5.0  # seconds until a worker that is being begun again is asked once more
 
 
 class Hands(Protocol):
@@ -41,7 +42,11 @@ class Hands(Protocol):
 
 
 class WorkerLostError(Exception):
-    """A worker that is no more: its process or its node died, or nobody reaches it."""
+    """A worker that is no more: its process or its node died, or nobody reaches it. `away`: it may be on its way."""
+
+    def __init__(self, why: str, *, away: bool = False) -> None:
+        super().__init__(why)
+        self.away = away
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class Member:
     term: int = 0
     held: set[int] = field(default_factory=set)
     unlucky: int = 0
+    missed: int = 0
     heard: float = 0.0
     ask_at: float | None = 0.0  # when to ask it to describe itself; None while it is being asked or need not be
 
@@ -211,6 +217,11 @@ class Crew:
         held = number in member.held  # else the worker was asked to describe itself
         member.held.discard(number)
         outcome = _outcome(future)
+        if not held and isinstance(outcome, WorkerLostError) and outcome.away:
+            if current:  # it has not been begun again yet: that is no further loss
+                member.missed += 1
+                member.ask_at = self._clock() + min(_LONGEST_ABSENCE, 0.25 * 2.0**member.missed)
+            return
         if isinstance(outcome, Broken | WorkerLostError):
             why = outcome.error if isinstance(outcome, Broken) else ModelError(str(outcome), retryable=True)
             if current:
@@ -247,7 +258,7 @@ class Crew:
             )
         parallel = facts.capabilities.parallel
         member.room = self._in_flight or parallel + max(2, parallel // 4)
-        member.state = "ready"
+        member.state, member.missed = "ready", 0
 
     def _fell(self, member: Member, why: ModelError, *, broken: bool) -> None:
         """A worker was lost, or its engine failed: it must describe itself anew before it is given anything."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from selpe.errors import ConfigError, ModelError
@@ -79,7 +80,7 @@ def connected(settings: RaySettings, *, crews: int = 1) -> Iterator[Any]:
 
     A Ray that is started here has room for so many crews.
     """
-    ray = _imported()
+    ray = _imported(settings.address)
     if ray.is_initialized():
         yield ray
         return
@@ -108,16 +109,24 @@ def order_of(llm: str, encoder: str, settings: RaySettings) -> Order:
     return Order(llm, encoder, threads=max(1, int(settings.cpus)))
 
 
-def _imported() -> Any:
+def _imported(address: str) -> Any:
     if find_spec("ray") is None:
         raise ConfigError("Ray is not installed", hint=_INSTALL, where="execute: ray")
     # Read when Ray is imported and by the processes that it starts.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     # On a busy machine a cluster's first answers take longer than Ray waits by default.
     os.environ.setdefault("RAY_gcs_server_request_timeout_seconds", "300")
+    # Ray shows its token to a cluster by itself, but not through a client server.
+    if address.startswith("ray://") and _has_token():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     import ray
 
     return ray
+
+
+def _has_token() -> bool:
+    named = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    return named or (Path.home() / ".ray" / "auth_token").is_file()
 
 
 def _connect(ray: Any, settings: RaySettings, crews: int) -> None:
@@ -167,4 +176,4 @@ def _lost(problem: BaseException) -> WorkerLostError:
         "OutOfMemoryError": "its node ran out of memory",
     }
     kind = type(problem).__name__
-    return WorkerLostError(kinds.get(kind, f"it failed with {kind}"))
+    return WorkerLostError(kinds.get(kind, f"it failed with {kind}"), away=kind == "ActorUnavailableError")
