@@ -182,3 +182,10 @@ def test_a_finished_table_is_found_again_without_the_model(tmp_path: Path) -> No
     model = Counting()
     assert list(further(tmp_path, model=model).write([], {"low": 40, "high": 5})) == expected
     assert model.asked == 0
+
+
+def test_a_table_that_lacks_nothing_is_its_core(tmp_path: Path) -> None:
+    core = drawn(6)
+    whole = further(tmp_path).write(core, {"low": 0, "high": 0})
+    assert sorted(whole) == sorted(SCHEMA.dumps(record) for record in core)
+    assert (len(whole), whole.parts, whole.missing) == (6, (), {})

@@ -36,6 +36,8 @@ class WholeTable:
     def __iter__(self) -> Iterator[str]:
         core = list(self.core)
         random.Random(f"order:{self.seed}").shuffle(core)
+        if not self.parts:
+            yield from core
         for part in self.parts:
             block = self.folder.texts(part.number) + core[part.number :: len(self.parts)]
             random.Random(f"order:{self.seed}:{part.number}").shuffle(block)
