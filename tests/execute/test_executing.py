@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import command_line
 from crew_world import HERE, ThreadHands
 from selpe.cli.run import _with_place
 from selpe.config import RunConfig, check_config, load_config
@@ -94,6 +95,18 @@ def test_without_ray_the_error_says_what_to_install(
     with pytest.raises(ConfigError, match="Ray is not installed") as caught, executing(settings(execute="ray")):
         pass
     assert "selpe[ray]" in caught.value.hint
+
+
+def test_the_check_says_that_ray_is_missing_and_does_not_look_for_the_model_here(
+    settings: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    content = settings(execute="ray", llm="smollm2").model_dump(mode="json", by_alias=True)
+    (tmp_path / "selpe.yaml").write_text(json.dumps(content))
+    checked = command_line.run("check", tmp_path / "selpe.yaml")
+    assert checked.code == 2
+    assert "Ray is not installed" in checked.out
+    assert "smollm2" not in checked.out
 
 
 def test_the_local_executor_closes_what_it_opened(settings: Callable[..., RunConfig]) -> None:

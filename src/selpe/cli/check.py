@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -60,7 +61,10 @@ def check(
         unit = settings.unit if settings else None
         _data(source, loaded, findings, {"query": query, "sheet": chosen, "encoding": encoding}, unit)
     if settings is not None:
-        _model(settings.llm, findings)
+        if settings.execute == "ray":
+            _cluster(settings.ray.address, findings)
+        else:
+            _model(settings.llm, findings)
         _disk(Path(settings.out), findings)
     _render(findings)
     if any(finding.state == "wrong" for finding in findings):
@@ -157,6 +161,16 @@ def _remarks(reading: Reading) -> list[Finding]:
         hint = "`selpe plan` shows how far so few rows can steer at your ε."
         remarks.append(Finding("size", "note", f"fewer than {_FEW_ROWS} rows fit the schema", hint))
     return remarks
+
+
+def _cluster(address: str, findings: list[Finding]) -> None:
+    """The workers open the model on their nodes; what can be told here is whether they can be asked."""
+    if find_spec("ray") is None:
+        findings.append(
+            Finding("model", "wrong", "Ray is not installed", "pip install 'selpe[ray]', here and on all nodes.")
+        )
+        return
+    findings.append(Finding("model", "note", f"on a Ray cluster ({address}), not contacted by this check"))
 
 
 def _model(llm: str, findings: list[Finding]) -> None:
