@@ -81,9 +81,10 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
 
 @dataclass(slots=True)
 class Spy:
-    """Everything that Ray turned into bytes in this process, and everything that went to a worker."""
+    """Everything that Ray turned into bytes in this process, and everything that was given it for a worker."""
 
-    raw: list[bytes] = field(default_factory=list)
+    serialized: list[bytes] = field(default_factory=list)
+    given: list[bytes] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
 
 
@@ -94,12 +95,12 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     seen, serialize, send = Spy(), SerializationContext.serialize, RayHands.send
 
     def serialized(self: Any, value: Any) -> Any:
-        seen.raw.append(ray.cloudpickle.dumps(value))
+        seen.serialized.append(ray.cloudpickle.dumps(value))
         return serialize(self, value)
 
     def sent(self: RayHands, worker: int, method: str, *arguments: object) -> Any:
         seen.calls.append(method)
-        seen.raw.append(ray.cloudpickle.dumps(arguments))
+        seen.given.append(ray.cloudpickle.dumps(arguments))
         return send(self, worker, method, *arguments)
 
     monkeypatch.setattr(SerializationContext, "serialize", serialized)
@@ -157,11 +158,11 @@ def test_a_run_that_loses_a_node_mid_round_releases_the_same_bytes_and_sends_no_
     local = Run.create(settings("local"), name="same")
     local.execute(model=FakeModel(), encoder=HashingEncoder(), test_seed=11)
 
-    seen: list[Event] = []
+    heard: list[Event] = []
 
     def lose_a_node(event: Event) -> None:
-        seen.append(event)
-        rounds = sum(isinstance(one, StageStarted) and one.stage == "round" for one in seen)
+        heard.append(event)
+        rounds = sum(isinstance(one, StageStarted) and one.stage == "round" for one in heard)
         if rounds == 1 and isinstance(event, Answered) and cluster.spare and cluster.spare[0] is not None:
             cluster.remove_node(cluster.spare[0], allow_graceful=False)
             cluster.spare[0] = None
@@ -189,9 +190,10 @@ def test_a_run_that_loses_a_node_mid_round_releases_the_same_bytes_and_sends_no_
     assert len({json.loads(line)["key"] for line in answers}) == len(answers)
 
     assert {"describe", "answer", "encode"} <= set(spy.calls)
-    assert len(spy.raw) > len(answers)
-    assert b"help desk" in b"".join(spy.raw)  # prompts were seen
-    assert all(MARKER.encode() not in raw for raw in spy.raw)
+    for seen_by in (spy.given, spy.serialized):
+        assert len(seen_by) > len(answers)
+        assert b"help desk" in b"".join(seen_by)  # prompts were seen
+        assert all(MARKER.encode() not in raw for raw in seen_by)
     logs = [path for path in session.rglob("*") if path.is_file()]
     assert logs
     assert all(MARKER.encode() not in path.read_bytes() for path in logs)
