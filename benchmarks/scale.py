@@ -4,9 +4,11 @@ Whole runs by Run.execute (plan, private choices on the core, further records, r
 process of its own, at several sizes. Time is CPU time, since wall time on a busy machine says little. Three things
 must hold:
 
-- a further record takes as long at every size, within 15 %: CPU seconds after the core per record, from each size to
-  the next. What a run costs whatever its size (the summary page) falls out of these differences; the core is the same
-  work at every size, and left out because its own time wavers by more than what is measured here;
+- a further record takes no longer in a larger table, within 15 %: CPU seconds after the core per record, from each
+  size to the next. What a run costs whatever its size (the summary page) falls out of these differences; the core is
+  the same work at every size, and left out because its own time wavers by more than what is measured here. That a
+  record takes *less* time in the larger table says only that the machine was busier during the smaller one: the CPU
+  time of the same work differs by a third between a busy machine and a calm one;
 - the whole run takes no more than in proportion to its records, within 15 %;
 - peak memory stays below 2 GB.
 
@@ -196,11 +198,11 @@ def judged(results: list[dict[str, Any]]) -> bool:
     ]
     for (first, second, before), (_, third, now) in pairwise(steps):
         ratio = now / before
-        well &= (fine := abs(ratio - 1) <= WITHIN)
+        well &= (fine := ratio <= 1 + WITHIN)
         print(
             f"a further record: {1e6 * before:.0f} µs CPU from {first['records']:,} to {second['records']:,}, "
             f"{1e6 * now:.0f} µs from {second['records']:,} to {third['records']:,}: "
-            f"ratio {ratio:.2f}, {'held' if fine else 'MISSED'} (1 ± {WITHIN:g})"
+            f"ratio {ratio:.2f}, {'held' if fine else 'MISSED'} (at most {1 + WITHIN:g})"
         )
     for found in results[1:]:
         small = results[0]
