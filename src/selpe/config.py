@@ -71,7 +71,7 @@ class RunConfig(BaseModel):
 
     records: int = Field(200, ge=1, le=10_000_000, description="How many synthetic records to write (N).")
     core: int = Field(
-        5000,
+        3000,
         ge=1,
         description="The most records that private choices are made on; further ones follow them (scale.md).",
     )
