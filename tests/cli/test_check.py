@@ -114,11 +114,12 @@ def test_fields_without_a_description_and_small_tables_are_noted_not_refused(pro
     assert findings["size"]["state"] == "note"
 
 
-def test_a_servers_address_is_shown_without_its_key(project: Path) -> None:
-    config = CONFIG.replace("fake", "https://user:hushhush@models.example.org/v1?key=hushhush")
-    (project / "selpe.yaml").write_text(config, encoding="utf-8")
+@pytest.mark.parametrize("address", ["https://user:hushhush@models.example.org/v1", "https://m.org/v1?key=hushhush"])
+def test_a_servers_address_that_holds_a_secret_is_refused_without_showing_it(project: Path, address: str) -> None:
+    (project / "selpe.yaml").write_text(CONFIG.replace("fake", address), encoding="utf-8")
     result = run("check", project / "selpe.yaml")
-    assert "models.example.org" in result.out
+    assert result.code == 2
+    assert "SELPE_API_KEY" in result.out
     assert "hushhush" not in result.out + result.err
 
 
