@@ -92,7 +92,7 @@ def test_requests_are_put_as_they_are_meant(engine: Engine) -> None:
     schema = {"type": "object", "x-guidance": {"whitespace_flexible": False}}
     seen: list[Any] = []
     add = engine.add_request
-    engine.add_request = lambda key, prompt, params: (seen.append(params), add(key, prompt, params))[1]  # type: ignore
+    engine.add_request = lambda key, prompt, params: (seen.append(params), add(key, prompt, params))[1]  # type: ignore[method-assign,func-returns-value]
     request = Request(prompt="x" * 60, json_schema=schema, temperature=0.5, min_p=0.1, seed=7, stop=("\n",))
     too_long = Request(prompt="x" * 64)
     cut, refused = sorted(VllmModel("m").generate([request, too_long]), key=lambda one: one.finish, reverse=True)
