@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from selpe.errors import SelPEError
 
+DEEPEST = 200  # brackets within brackets
 MOST_VALUES = 1_000_000  # a file of a few lines can name a billion
 
 
@@ -19,6 +21,8 @@ def parse_yaml(text: str, *, where: str, error: type[SelPEError]) -> Any:
 
     if "&" in text and "*" in text and len(text) > 100_000:
         raise error("large files must not use YAML anchors", where=where)
+    if _deepest(text) > DEEPEST:  # the parser would give up too, but only after minutes
+        raise error("the file is nested too deeply", where=where)
     yaml = YAML(typ="rt")
     try:
         content = yaml.load(text)
@@ -32,6 +36,15 @@ def parse_yaml(text: str, *, where: str, error: type[SelPEError]) -> Any:
     except (YAMLError, ValueError, RecursionError, AttributeError, TypeError, KeyError, IndexError):
         # ruamel raises bare Python errors on some hostile inputs.
         raise error("this is not YAML", where=where) from None
+
+
+def _deepest(text: str) -> int:
+    """How many brackets are open at most, quoted ones included: an upper bound that needs no parser."""
+    depth = deepest = 0
+    for mark in re.findall(r"[\[\]{}]", text):
+        depth = depth + 1 if mark in "[{" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _written_out(content: Any, known: dict[int, float]) -> float:

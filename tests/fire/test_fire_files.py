@@ -74,7 +74,7 @@ HOSTILE_YAML = {
     "laughs": LAUGHS,
     "laughs as settings": LAUGHS + "dataset: desk\ndata: x\nguides: *j\nquotas: *j\n",
     "itself": "dataset: &a [*a]\ndata: &b {b: *b}\nguides: *a\nquotas: *b\nfields: *b\n",
-    "deep list": "a: " + "[" * 1500,
+    "deep list": "a: " + "[" * 100_000,
     "deep blocks": "".join(f"{' ' * n}a:\n" for n in range(600)),
     "a tag": "a: !!python/object/apply:os.system ['true']",
     "two documents": "a: 1\n---\nb: 2",
