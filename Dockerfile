@@ -1,6 +1,6 @@
 # SelPE in a container: no compiler, no root, no network when it runs.
 #
-#   docker build -t selpe .                    with the default models inside (about 130 MB more)
+#   docker build -t selpe .                    with the default models inside (some 400 MB more)
 #   docker build -t selpe --target bare .      without; mount a folder of models at /models
 #
 # Everything from the package index is locked by hash. For a base that cannot change either, name it by digest:
@@ -41,8 +41,10 @@ CMD ["--help"]
 
 FROM bare AS complete
 # The store notices files that changed by their time, of which an image keeps whole seconds: so they get one, and the
-# hashes are checked once more. `doctor` converts the model, so that nothing is written to /models later on.
+# hashes are checked once more. `doctor` converts the model, so that nothing is written to /models later on; and whoever
+# the container runs as (`--user`) may read it.
 RUN SELPE_OFFLINE=0 selpe models pull smollm2 minilm \
  && find /models -type f -exec touch --date=@1704067200 {} + \
  && selpe models verify \
- && selpe doctor
+ && selpe doctor \
+ && chmod -R go+rX /models
