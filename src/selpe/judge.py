@@ -115,15 +115,21 @@ class SetJudge:
 
     def _trained(self, sets: Sequence[Sequence[Record]], public: Sequence[Record]) -> list[list[_Model]]:
         labels = [self._schema.label_of(record) for record in public]
-        views, everything = [], [*public, *(record for one in sets for record in one)]
+        # Sets share most of their records: each is embedded once, and held once.
+        distinct = {self._schema.dumps(record): record for one in (public, *sets) for record in one}
+        place = {text: number for number, text in enumerate(distinct)}
+        known, *members = ([place[self._schema.dumps(record)] for record in one] for one in (public, *sets))
+        classes = [[str(self._schema.label_of(record)) for record in one] for one in sets]
+        everything, views = list(distinct.values()), []
         for features in self._views(everything, self._text.public(everything)):
-            reference, start, models = features[: len(public)], len(public), []
+            reference = features[known]
             with _one_thread():
-                for one in sets:
-                    here = features[start : start + len(one)]
-                    models.append(_train(here, [str(self._schema.label_of(r)) for r in one], reference, labels))
-                    start += len(one)
-            views.append(models)
+                views.append(
+                    [
+                        _train(features[rows], names, reference, labels)
+                        for rows, names in zip(members, classes, strict=True)
+                    ]
+                )
         return views
 
 
