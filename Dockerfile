@@ -25,17 +25,17 @@ FROM ${BASE} AS bare
 COPY --from=build /opt/selpe /opt/selpe
 RUN groupadd --gid 10001 selpe \
  && useradd --uid 10001 --gid selpe --no-log-init --create-home selpe \
- && install -d -o selpe -g selpe /work /models
+ && install -d -o selpe -g selpe /data /models
 # Ledger and key lie beside the data, in the folder that has to be mounted anyway: they outlive the container.
 ENV PATH=/opt/selpe/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     SELPE_CACHE=/models \
-    SELPE_LEDGER=/work/.selpe/ledgers \
-    SELPE_KEY=/work/.selpe/ledger.key \
+    SELPE_LEDGER=/data/.selpe/ledgers \
+    SELPE_KEY=/data/.selpe/ledger.key \
     SELPE_OFFLINE=1
 USER selpe
-WORKDIR /work
+WORKDIR /data
 ENTRYPOINT ["selpe"]
 CMD ["--help"]
 
