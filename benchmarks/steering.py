@@ -138,7 +138,7 @@ class Bench:
             made = utility(
                 schema, records, test, encoder=self.encoder, views=("minilm", "boosted"), seeds=1, bootstrap=2
             )
-            found = {score.kind: score.auc for score in made.scores if score.trained_on == "synthetic"}
+            found: dict[str, float] = {s.kind: s.auc for s in made.scores if s.trained_on == "synthetic"}
             found["mean"] = (found["text"] + found["structured"]) / 2
             found["distance"] = mean_distance(schema, records, test, encoder=self.encoder)
             self.measured[digest] = {name: float(found[name]) for name in MEASURES}
@@ -154,7 +154,7 @@ class Bench:
             values = np.array([self.figures(digest, run.sets[digest]) for digest in digests])
             by_guide.append(chances(votes, plan.bundle_epsilon or 0.0, f"bundle-{guide}") @ values)
             guide_votes, guide_epsilon = run.ballots["guide"][0], plan.guide_epsilon or 0.0
-        return chances(guide_votes, guide_epsilon, "guide") @ np.array(by_guide)
+        return np.asarray(chances(guide_votes, guide_epsilon, "guide") @ np.array(by_guide))
 
 
 def chances(votes: NDArray[np.int64], epsilon: float, key: str) -> NDArray[np.float64]:
