@@ -61,7 +61,7 @@ def pack_release(
     with _beside(to) as place:
         contents = _read(folder / "release", allowed, place)
         records = _check(contents, schema, place)
-        card = _check_card(contents, name, private=private)
+        card = _check_card(contents, name, private=private, written=manifest.get("card"))
         _check_summary(contents, schema, records, card, folder)
         sums = {file: _sum(place / file) for file in sorted(allowed)}
         contents[SUMS] = "".join(f"{digest}  {file}\n" for file, digest in sums.items()).encode()
@@ -145,8 +145,13 @@ def _same(one: Path, other: Path) -> bool:
         return not second.read(1)
 
 
-def _check_card(contents: Mapping[str, bytes], run: str, *, private: bool) -> dict[str, Any]:
-    """The card, which must be of this run, stamped where it promises nothing, and say the same in both its forms."""
+def _check_card(contents: Mapping[str, bytes], run: str, *, private: bool, written: object) -> dict[str, Any]:
+    """The card, which must be of this run, stamped where it promises nothing, and say the same in both its forms.
+
+    `written` is the hash that the run noted of it: a card has figures that its other form does not show.
+    """
+    if written is not None and hashlib.sha256(contents["privacy-card.json"]).hexdigest() != written:
+        raise RunError("is not the card that the run has written", where="privacy-card.json")
     card = _json(contents, "privacy-card.json")
     if not isinstance(card, dict) or card.get("run") != run:
         raise RunError("is not the card of this run", where="privacy-card.json")

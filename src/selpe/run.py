@@ -12,6 +12,7 @@ function of those and the settings, ends where it would have ended.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import random
@@ -260,6 +261,7 @@ class Run:
             self._note(
                 "done",
                 finished=_now(),
+                card=hashlib.sha256((self.release / "privacy-card.json").read_bytes()).hexdigest(),
                 seconds=self._seconds(began),
                 records=len(records),
                 spent=self._spent(),

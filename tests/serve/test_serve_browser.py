@@ -31,9 +31,11 @@ def test_a_browser_shows_a_run_by_its_page(tmp_path: Path) -> None:
     folder = tmp_path / "root" / "runs" / "desk-1"
     (folder / "work").mkdir(parents=True)
     SCHEMA.save(tmp_path / "schema.yaml")
-    settings = {"schema": str(tmp_path / "schema.yaml"), "epsilon": "2.0", "adjacency": "replace-one", "records": 4}
+    settings = {"schema": str(tmp_path / "schema.yaml"), "epsilon": "2.0", "adjacency": "replace-one", "records": 4,
+                "method": "selpe", "delta": 0.0, "seed": 0}  # fmt: skip
     write_json(folder / "manifest.json", {"name": "desk-1", "state": "done", "settings": settings})
-    write_json(folder / "work" / "accepted.json", {"table": "desk", "submitted": "2026", "charges": []})
+    write_json(folder / "work" / "accepted.json", {"table": "desk", "submitted": "2026", "charges": [],
+                                                       "llm": "fake", "encoder": "hash"})  # fmt: skip
     with EventLog(folder / "work" / "events.jsonl") as log:
         for event in (Started(1, 4, 8), StageStarted("round", 1, 8)):
             log.listen(event)
