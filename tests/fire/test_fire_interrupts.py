@@ -45,6 +45,18 @@ def sent(number: int) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
 
+def heard(befall: Callable[[], None]) -> Callable[[], None]:
+    """The same where signals are heard, whoever runs the tests: `nohup` and background jobs are deaf to some."""
+
+    def listen_first() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGTERM, HUP):
+            signal.signal(number, signal.SIG_DFL)
+        befall()
+
+    return listen_first
+
+
 SIGNALS: dict[str, Callable[[], None]] = {
     "SIGINT while answers come": at(AnswerStore, "put", sent(signal.SIGINT), nth=5),
     "SIGTERM while answers come": at(AnswerStore, "put", sent(signal.SIGTERM), nth=5),
@@ -56,7 +68,7 @@ SIGNALS: dict[str, Callable[[], None]] = {
 
 @pytest.mark.parametrize("name", SIGNALS)
 def test_a_signal_stops_a_run_cleanly_and_nothing_is_paid_for_twice(project: Path, name: str) -> None:
-    stopped = befallen(RUN, SIGNALS[name])
+    stopped = befallen(RUN, heard(SIGNALS[name]))
     require_tidy(stopped, 130)
     assert "selpe resume runs/mine" in stopped.err
     assert state(project) == "interrupted"
