@@ -114,7 +114,7 @@ def test_a_server_is_not_called_dead_when_only_requests_are_left_that_it_fails_a
         await (status(500) if bad else echo())(call)
 
     requests = [*chats(4), *(chat(f"bad{i}") for i in range(12))]
-    with FaultyServer(rest=picky) as server, model(server.url, patience=5.0, parallel=2) as client:
+    with FaultyServer(rest=picky) as server, model(server.url, patience=100.0, parallel=2) as client:
         answers = list(client.generate(requests))
     assert {a.request.key for a in answers if a.finish == "error"} == {f"bad{i}" for i in range(12)}
     assert all(a.error is not None and a.error.retryable for a in answers if a.finish == "error")

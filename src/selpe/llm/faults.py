@@ -172,7 +172,10 @@ POLICIES: Mapping[FaultKind, Policy] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that went wrong at one endpoint. `detail` is the server's own words: cleaned, capped, or left out."""
+    """One thing that went wrong at one endpoint. `detail` is the server's own words: cleaned, capped, or left out.
+
+    `aside` is a fault of a look that came before the request: the request cannot have caused it.
+    """
 
     kind: FaultKind
     host: str
@@ -180,11 +183,17 @@ class Fault:
     detail: str = ""
     retry_after: float | None = None
     named: tuple[str, ...] = ()
+    aside: bool = False
 
     @property
     def policy(self) -> Policy:
         """What is done about this fault."""
         return POLICIES[self.kind]
+
+    @property
+    def charged(self) -> bool:
+        """Whether it uses up one of the request's attempts."""
+        return self.policy.charged and not self.aside
 
     @property
     def lasting(self) -> bool:

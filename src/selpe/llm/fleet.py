@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from selpe.errors import ModelError
@@ -117,7 +117,7 @@ class Fleet:
             if not isinstance(outcome, Fault):
                 return Delivery(outcome, tries)
             policy = outcome.policy
-            charged += policy.charged
+            charged += outcome.charged
             spent = self.clock.now() - began >= self.budget
             nowhere = outcome.kind == "no-route" and (suits(endpoint) or not any(map(suits, self.endpoints)))
             if not policy.retried or charged >= self.attempts or spent or nowhere:
@@ -155,7 +155,7 @@ class Fleet:
             return None
         seen = await endpoint.transport.get("models", total=_GLANCE)
         if isinstance(seen, Fault) and seen.kind not in _SIGNS_OF_LIFE:
-            return seen
+            return replace(seen, aside=True)
         if self.canary is None or endpoint.last_fault is None or not endpoint.last_fault.policy.charged:
             return None
         fault = await self.canary(endpoint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from selpe.llm.base import Message, Request
@@ -73,7 +74,7 @@ class Speaker:
             reply = await endpoint.transport.get("models")
             if isinstance(reply, Fault):
                 if reply.kind not in ("no-route", "absent", "refused", "garbage", "too-big"):
-                    return reply
+                    return replace(reply, aside=True)
             else:
                 _take_in(endpoint, reply.data, self._model)
             endpoint.traits.introduced = True
