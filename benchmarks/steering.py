@@ -1,12 +1,13 @@
 """Do the private rows do something? What releases are worth on average at several ε, beside ε = 0 and the paper's rule.
 
-    python benchmarks/steering.py [--data ktas water] [--seeds 3] [--records 60] [--llm smollm2] [--out steering.json]
+    python benchmarks/steering.py [--data ktas water] [--seeds 3] [--per-class 12] [--llm smollm2] [--out steering.json]
 
 Splits are those of `selpe experiment`. One run at one ε says little: which guide and which set win is partly noise, and
 sets of 60 records differ by several points of AUC. So every guide is followed to its candidate releases, all of these
 are measured, and the private choices are then drawn many times from the true votes by the true mechanism. Printed is
 the expected outcome at each ε, and its difference from ε = 0 on the same split, where all choices are left to chance.
-The model's answers are kept in --store, measurements in --out: killed and started again it goes on.
+The model's answers are kept in --store, measurements in --out: killed and started again it goes on. A store may be the
+folder of an experiment of size small (`selpe experiment --out`): the two then share splits and answers.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from selpe.evaluate.embedding import Remembering
 from selpe.evaluate.fidelity.nearest import mean_distance
 from selpe.evaluate.utility import utility
 from selpe.evolve import Evolution, Evolved, Method
+from selpe.experiments.shared import SharedAnswers, slug
 from selpe.experiments.sources import Split, open_source
 from selpe.generate import Generator
 from selpe.guides import builtin_guides
@@ -38,7 +40,6 @@ from selpe.judge import SetJudge
 from selpe.kernel import MultiChannelKernel
 from selpe.llm.base import ChatModel
 from selpe.llm.open import open_encoder, open_model
-from selpe.llm.remembering import AnswerStore, RememberingModel
 from selpe.privacy.ledger import Ledger
 from selpe.privacy.plan import Plan, make_plan
 from selpe.privacy.private import PrivateTable, Selection
@@ -174,7 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", nargs="+", default=["ktas", "water"])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--records", type=int, default=60)
+    parser.add_argument("--per-class", type=int, default=12)
     parser.add_argument("--llm", default="smollm2")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.0, 1.0, 2.0, 4.0, math.inf])
@@ -190,13 +191,17 @@ def main() -> None:
         for name in options.data:
             split = open_source(name, folder=DATA).split(options.store / "data", seed, PRIVATE)
             place = known.setdefault(f"{name}/{seed}", {"sets": {}, "rows": {}})
-            store = AnswerStore(options.store / f"{name}-{seed}-{options.llm.replace('/', '_')}.jsonl")
-            bench = Bench(split, RememberingModel(bare, store), encoder, seed, options.records, place["sets"])
+            answers = SharedAnswers(
+                options.store / "answers", f"{name}-{split.digest[:8]}-{seed}-{slug(options.llm)}", bare
+            )
+            records = options.per_class * len(split.schema.labels)
+            bench = Bench(split, answers.model, encoder, seed, records, place["sets"])
             for row in [*(f"ε = {e:g}" for e in options.epsilons), "the paper's rule, ε = 2", "the private rows"]:
                 if row not in place["rows"]:
                     place["rows"][row] = worth(bench, row).tolist()
                     options.out.write_text(json.dumps(known))
                 print(name, seed, row, np.round(place["rows"][row], 4).tolist(), flush=True)
+            answers.close()
     print(table_of(known))
 
 

@@ -65,6 +65,7 @@ SIZES: Mapping[str, Size] = {
                 "temperature": (0.6, 0.8, 1.0, 1.2, 1.4),
             },
             settings={
+                "multiplicity": 2,
                 "augpe": {"rounds": 4, "expansion": 3},
                 "ctcl": {**_TRAINING_SMALL, "public_records": 60, "topics": 6},
                 "dpgen": _TRAINING_SMALL,
