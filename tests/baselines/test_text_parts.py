@@ -261,6 +261,25 @@ def test_texts_come_back_in_the_order_they_were_asked_for(settings: Settings) ->
     assert sum(isinstance(event, Answered) for event in seen) == 10
 
 
+@pytest.mark.parametrize(
+    ("said", "whole"), [(' "a", "b": 1}', '{"NAME": "a", "b": 1}'), ('{"b": 2}', '{"b": 2}'), ("", "")]
+)
+def test_a_model_that_continues_documents_is_given_the_first_brace(settings: Settings, said: str, whole: str) -> None:
+    opening = json.dumps({SCHEMA.fields[0].name: 0}).partition(" ")[0]
+    prompts = []
+
+    def continued(request: Request) -> Answer:
+        prompts.append(request.prompt or "")
+        return Answer(request, said, "stop", seconds=1.0)
+
+    small = Scripted(continued)
+    small.name = "SmolLM2-135M"
+    writer = TextWriter(parts_of(settings("augpe"), small), temperature=1.0)
+    (sample,) = writer.write("seeds", 0, [Ask("low", 0, "baseline_new", {"keyword": ""})])
+    assert prompts[0].endswith(f"\n{opening}")
+    assert sample.raw == whole.replace("NAME", SCHEMA.fields[0].name)
+
+
 def test_an_error_that_will_not_go_away_is_raised_and_one_that_may_is_tried_as_often_as_allowed(
     settings: Settings,
 ) -> None:
@@ -338,14 +357,17 @@ def test_without_noise_evolution_comes_nearer_to_the_private_rows(settings: Sett
     write_table(rows, SCHEMA, tmp_path / "private.csv")
     kernel = TextKernel(SCHEMA, HashingEncoder(256))
 
-    def distance(epsilon: float) -> float:
-        config = settings("augpe", epsilon=epsilon, dataset=f"e{epsilon:g}", quotas={"low": 1, "high": 0}, records=10,
-                          augpe={"rounds": 4, "expansion": 6})  # fmt: skip
+    def distance(epsilon: float, seed: int) -> float:
+        config = settings("augpe", epsilon=epsilon, seed=seed, dataset=f"e{epsilon:g}-{seed}", records=10,
+                          quotas={"low": 1, "high": 0}, augpe={"rounds": 4, "expansion": 6})  # fmt: skip
         made = Run.create(config).execute(model=FakeModel(), encoder=HashingEncoder(256), insist=True)
         pool = kernel.pool(kernel.embed([SCHEMA.dumps(record) for record in made.records]))
         return float(pool.distances(kernel.represent(rows)).min(axis=1).mean())
 
-    assert distance(float("inf")) < 0.9 * distance(0.0)
+    def mean(epsilon: float) -> float:
+        return sum(distance(epsilon, seed) for seed in range(4)) / 4
+
+    assert mean(float("inf")) < 0.85 * mean(0.0)
 
 
 # -- WASP ------------------------------------------------------------------------------------------------------------

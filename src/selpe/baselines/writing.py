@@ -7,6 +7,7 @@ never came, because a server was busy or slow, is asked for again.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -99,7 +100,7 @@ class TextWriter:
             if answer.error is not None and not answer.error.retryable:
                 raise answer.error
             if answer.finish in ("stop", "length"):
-                texts[_handle(answer)[0]] = answer.text.strip()
+                texts[_handle(answer)[0]] = self._whole(answer)
             if answer.finish != "cancelled":
                 stored = answer.seconds == 0.0 and answer.error is None
                 self._parts.emit(Answered("II", answer.prompt_tokens, answer.completion_tokens, stored))
@@ -122,7 +123,12 @@ class TextWriter:
         text = self._fitting(ask, family, common["max_tokens"])
         if family == "chat":
             return Request(messages=(Message("user", text),), **common)
-        return Request(prompt=text + "\n", stop=("\n\n",), **common)
+        return Request(prompt=f"{text}\n{self._opening}", stop=("\n\n",), **common)
+
+    def _whole(self, answer: Answer) -> str:
+        """An answer as a text of its own: a document was begun for the model, unless it has begun anew itself."""
+        text = answer.text.strip()
+        return text if answer.request.messages or not text or text.startswith("{") else f"{self._opening} {text}"
 
     def _fitting(self, ask: Ask, family: Family, room: int) -> str:
         """The prompt, with fewer examples where a small model's context would not hold it and an answer."""
@@ -157,6 +163,11 @@ class TextWriter:
             return ""
         said = field.descriptions.get(label, "") if isinstance(field, CategoryField) else ""
         return f"{field.title} {label}" + (f" ({said})" if said and said != label else "")
+
+    @cached_property
+    def _opening(self) -> str:
+        """How a record begins: a small model that is to continue a document tends to drift into prose without it."""
+        return f"{{{json.dumps(self._schema.fields[0].name, ensure_ascii=False)}:"
 
     @cached_property
     def _contexts(self) -> tuple[int, ...]:
