@@ -6,13 +6,10 @@ Everything private in the project's table carries MARK, so that a message that q
 from __future__ import annotations
 
 import copy
-import io
 import json
 import os
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from selpe.cli import console, main
+from in_process import Result, selpe
 from selpe.errors import SelPEError
 from selpe.privacy.ledger import Ledger
 from selpe.schema import Record
@@ -53,19 +50,6 @@ fuzz = settings(
 )
 
 
-@dataclass(frozen=True)
-class Result:
-    """What came of a command."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def said(self) -> str:
-        return self.out + self.err
-
-
 def make_project(folder: Path) -> Path:
     """A folder with settings, schema and a private table whose texts all carry the mark."""
     SCHEMA.save(folder / "schema.yaml")
@@ -82,20 +66,6 @@ def _rows() -> list[Record]:
 def places(folder: Path) -> dict[str, str]:
     """The environment that keeps ledgers, key and cache of a project in its own folder."""
     return {f"SELPE_{name}": str(folder / name.lower()) for name in ("LEDGER", "KEY", "CACHE")}
-
-
-def selpe(*words: object) -> Result:
-    """The command line in this process."""
-    for stream in (console.out, console.err):
-        stream.cache_clear()
-    code: object = 0
-    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
-        try:
-            main([str(word) for word in words])
-        except SystemExit as leave:
-            code = leave.code
-    console.MANNERS.json = console.MANNERS.debug = False
-    return Result(int(code) if isinstance(code, int) else 1, out.getvalue(), err.getvalue())
 
 
 def ledger(folder: Path) -> Ledger:

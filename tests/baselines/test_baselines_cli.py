@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from selpe.cli import console, main
+from in_process import selpe
 from selpe.privacy.ledger import Ledger
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
@@ -25,20 +23,6 @@ encoder: hash
 augpe: {rounds: 2, expansion: 2}
 wasp: {rounds: 2, votes: 4}
 """
-
-
-def selpe(*words: object) -> tuple[int, str, str]:
-    """Runs the command line in this process: code and both streams."""
-    for stream in (console.out, console.err):
-        stream.cache_clear()
-    code: object = 0
-    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
-        try:
-            main([str(word) for word in words])
-        except SystemExit as leave:
-            code = leave.code
-    console.MANNERS.json = console.MANNERS.debug = False
-    return int(code) if isinstance(code, int) else 1, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(autouse=True)

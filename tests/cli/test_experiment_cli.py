@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import json
 import re
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench_world import table
+from in_process import selpe
 from published import ktas_file, water_file
-from selpe.cli import console, main
 from selpe.experiments.tables import HEADINGS
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
@@ -22,31 +18,6 @@ from small_world import SCHEMA, drawn
 QUICK = ("--llm", "fake", "--encoder", "hash", "--views", "minilm", "--size", "tiny", "--records", "2")
 LIGHT = ("--set", "guides=off", "--set", "bundles=0", "--set", "rounds=1")
 OWN = ("--data", "desk.csv", "--schema", "schema.yaml", *QUICK, *LIGHT)
-
-
-@dataclass(frozen=True)
-class Result:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-def selpe(*words: object) -> Result:
-    """Runs the command line in this process."""
-    for stream in (console.out, console.err):
-        stream.cache_clear()
-    code: object = 0
-    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
-        try:
-            main([str(word) for word in words])
-        except SystemExit as leave:
-            code = leave.code
-    console.MANNERS.json = console.MANNERS.debug = False
-    return Result(int(code) if isinstance(code, int) else 1, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -13,14 +12,11 @@ import time
 import urllib.request
 import zipfile
 from collections import Counter
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from selpe.cli import console, main
+from in_process import selpe
 from selpe.events import Finished, Started
 from selpe.privacy.ledger import Ledger
 from selpe.run import RELEASED
@@ -43,31 +39,6 @@ fake.FakeModel.__init__.__kwdefaults__["seconds_per_answer"] = 0.04
 from selpe.cli import main
 main(sys.argv[1:])
 """
-
-
-@dataclass(frozen=True)
-class Result:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-def selpe(*words: object) -> Result:
-    """Runs the command line in this process."""
-    for stream in (console.out, console.err):
-        stream.cache_clear()
-    code: object = 0
-    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
-        try:
-            main([str(word) for word in words])
-        except SystemExit as leave:
-            code = leave.code
-    console.MANNERS.json = console.MANNERS.debug = False
-    return Result(int(code) if isinstance(code, int) else 1, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(autouse=True)

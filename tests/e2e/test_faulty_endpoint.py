@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import zlib
 from collections import Counter
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ from faulty_server import (
     said,
     status,
 )
-from selpe.cli import console, main
+from in_process import Result, selpe
 from selpe.llm import Message, Request
 from selpe.llm.fake import FakeModel
 from selpe.llm.transport import Timeouts
@@ -101,27 +99,6 @@ class Stubborn:
             await status(500)(call)
         else:
             await self.written(call)
-
-
-@dataclass(frozen=True)
-class Result:
-    code: int
-    out: str
-    err: str
-
-
-def selpe(*words: str) -> Result:
-    """Runs the command line in this process."""
-    for stream in (console.out, console.err):
-        stream.cache_clear()
-    code: object = 0
-    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
-        try:
-            main(list(words))
-        except SystemExit as leave:
-            code = leave.code
-    console.MANNERS.json = console.MANNERS.debug = False
-    return Result(int(code) if isinstance(code, int) else 1, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from fire_world import (
     spent,
     state,
 )
-from fire_world import selpe as command
+from in_process import selpe as command
 from selpe.encode.remembering import VectorStore
 from selpe.errors import RunError
 from selpe.event_log import EventLog

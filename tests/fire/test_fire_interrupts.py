@@ -24,7 +24,7 @@ from fire_world import (
     spent,
     state,
 )
-from fire_world import selpe as command
+from in_process import selpe as command
 from selpe.encode.remembering import RememberingEncoder
 from selpe.event_log import EventLog, EventReader
 from selpe.events import Answered, Included, Started, Trained

@@ -10,7 +10,8 @@ import pytest
 
 from faulty_server import MODELS, FaultyServer, mixture, status
 from fire_server import Clock, written
-from fire_world import require_tidy, selpe, state
+from fire_world import require_tidy, state
+from in_process import selpe
 from selpe.config import check_config
 from selpe.errors import ConfigError
 from selpe.llm.transport import Timeouts

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from fire_world import MARK, ledger, require_tidy, selpe, spent, state
+from fire_world import MARK, ledger, require_tidy, spent, state
+from in_process import selpe
 from page_reader import Page
 from selpe.cli import console
 from selpe.generate import Generator, Proposal

@@ -11,7 +11,7 @@ import pytest
 
 import selpe.report.summary  # noqa: F401  (loaded once, not in every child)
 from fire_world import choices, ledger, require_tidy, spent, state
-from fire_world import selpe as command
+from in_process import selpe as command
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 SMALL = ("--records", "4", "--set", "rounds=2", "--set", "batches=1", "--set", "bundles=0", "--yes")

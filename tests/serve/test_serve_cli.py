@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from selpe.cli import console, main
+from in_process import selpe
 from selpe.cli import serve as command
 from selpe.errors import ConfigError, ExitCode
 from selpe.serve.server import Address, is_loopback
@@ -43,17 +43,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for process in made:
         process.kill()
         process.communicate()
-
-
-def selpe(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    """Exit code and everything said by a command in this process."""
-    for stream in (console.out, console.err):
-        stream.cache_clear()
-    with pytest.raises(SystemExit) as leave:
-        main(list(words))
-    said = capsys.readouterr()
-    code = leave.value.code
-    return int(code) if isinstance(code, int) else 1, said.out + said.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -111,11 +100,11 @@ def test_by_tls_to_the_network_with_a_warning(tmp_path: Path, start: Start) -> N
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", ""])
-def test_other_hosts_are_refused_loudly(host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, said = selpe(capsys, "serve", "--root", str(tmp_path / "root"), "--host", host)
-    assert code == ExitCode.BAD_INPUT
-    assert "it is refused" in said
-    assert "--open-to-network" in said
+def test_other_hosts_are_refused_loudly(host: str, tmp_path: Path) -> None:
+    came = selpe("serve", "--root", str(tmp_path / "root"), "--host", host)
+    assert came.code == ExitCode.BAD_INPUT
+    assert "it is refused" in came.said
+    assert "--open-to-network" in came.said
     assert not (tmp_path / "root").exists()
 
 
@@ -142,22 +131,18 @@ def test_which_hosts_are_this_machine(host: str, here: bool) -> None:
         ["--encoder", "far=http://host/v1"],
     ],
 )
-def test_settings_that_make_no_sense_are_refused(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert selpe(capsys, "serve", "--root", str(tmp_path), *words)[0] == ExitCode.BAD_INPUT
+def test_settings_that_make_no_sense_are_refused(words: list[str], tmp_path: Path) -> None:
+    assert selpe("serve", "--root", str(tmp_path), *words)[0] == ExitCode.BAD_INPUT
 
 
-def test_without_the_extra_it_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None)
-    code, said = selpe(capsys, "serve")
-    assert (code, "selpe[server]" in said) == (ExitCode.BAD_INPUT, True)
+    came = selpe("serve")
+    assert (came.code, "selpe[server]" in came.said) == (ExitCode.BAD_INPUT, True)
 
 
-def test_a_folder_that_cannot_be_made_is_said_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_made_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     token = tmp_path / "token"
-    code, said = selpe(capsys, "serve", "--root", str(tmp_path / "file" / "root"), "--token-file", str(token))
-    assert (code, "cannot be made" in said) == (ExitCode.BAD_INPUT, True)
+    came = selpe("serve", "--root", str(tmp_path / "file" / "root"), "--token-file", str(token))
+    assert (came.code, "cannot be made" in came.said) == (ExitCode.BAD_INPUT, True)
