@@ -50,6 +50,7 @@ from selpe.schema import Record
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 PRIVATE = 20  # rows a class
 DRAWS = 2000
+ALONE = (0.25, 0.5, 0.75, 1.0, 2.0, math.inf)  # ε at which each choice is looked at by itself
 OURS = Method(multiplicity=2)
 PAPER = Method(multiplicity=2, votes="prototype", bundles=0, inclusion="centre")
 MEASURES = ("text", "structured", "mean", "distance")
@@ -87,6 +88,7 @@ class Bench:
     seed: int
     records: int
     measured: dict[str, dict[str, float]]
+    ballots: dict[str, Any]  # at each ε: votes on guides, and on each guide's sets
 
     def evolution(self, plan: Plan, method: Method, kind: type[Evolution], folder: str, **more: Any) -> Evolution:
         schema = self.split.schema
@@ -147,7 +149,7 @@ class Bench:
 
     def expected(self, epsilon: float) -> NDArray[np.float64]:
         """The mean outcome of the private choices at ε."""
-        by_guide = []
+        by_guide, kept = [], []
         count = len(builtin_guides(self.split.schema, self.model.name, self.model.capabilities()))
         for guide in range(count):
             plan, run = self.followed(epsilon, guide)
@@ -155,6 +157,8 @@ class Bench:
             values = np.array([self.figures(digest, run.sets[digest]) for digest in digests])
             by_guide.append(chances(votes, plan.bundle_epsilon or 0.0, f"bundle-{guide}") @ values)
             guide_votes, guide_epsilon = run.ballots["guide"][0], plan.guide_epsilon or 0.0
+            kept.append([votes.tolist(), digests])
+        self.ballots[f"{epsilon:g}"] = {"guide": guide_votes.tolist(), "bundles": kept}
         return np.asarray(chances(guide_votes, guide_epsilon, "guide") @ np.array(by_guide))
 
 
@@ -190,12 +194,12 @@ def main() -> None:
     for seed in range(options.seeds):
         for name in options.data:
             split = open_source(name, folder=DATA).split(options.store / "data", seed, PRIVATE)
-            place = known.setdefault(f"{name}/{seed}", {"sets": {}, "rows": {}})
+            place = known.setdefault(f"{name}/{seed}", {"sets": {}, "rows": {}, "ballots": {}})
             answers = SharedAnswers(
                 options.store / "answers", f"{name}-{split.digest[:8]}-{seed}-{slug(options.llm)}", bare
             )
             records = options.per_class * len(split.schema.labels)
-            bench = Bench(split, answers.model, encoder, seed, records, place["sets"])
+            bench = Bench(split, answers.model, encoder, seed, records, place["sets"], place.setdefault("ballots", {}))
             for row in [*(f"ε = {e:g}" for e in options.epsilons), "the paper's rule, ε = 2", "the private rows"]:
                 if row not in place["rows"]:
                     place["rows"][row] = worth(bench, row).tolist()
@@ -203,6 +207,7 @@ def main() -> None:
                 print(name, seed, row, np.round(place["rows"][row], 4).tolist(), flush=True)
             answers.close()
     print(table_of(known))
+    print(parts_of(known))
 
 
 def worth(bench: Bench, row: str) -> NDArray[np.float64]:
@@ -232,6 +237,35 @@ def table_of(known: Mapping[str, Any]) -> str:
             shown = [_shown(figures[:, i], 1) for i in range(3)] + [_shown(gained[:, 2], 1, sign=True)]
             shown += [_shown(figures[:, 3], 4), _shown(-gained[:, 3], 4, sign=True)]
             lines.append(f"| {data} | {row} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def parts_of(known: Mapping[str, Any]) -> str:
+    """What each choice gains by itself at an ε of its own: over any guide, and over any set of a guide."""
+    lines = ["| data | choice | ε of the choice | mean | nearer |", "|---|---|---|---|---|"]
+    for data in sorted({place.partition("/")[0] for place in known}):
+        found: dict[tuple[str, float], list[NDArray[np.float64]]] = {}
+        for place in (known[name] for name in known if name.startswith(f"{data}/")):
+            told = place["ballots"].get("2")
+            if told is None:
+                continue
+            sets = [
+                np.array([[place["sets"][d][m] for m in ("mean", "distance")] for d in digests])
+                for _, digests in told["bundles"]
+            ]
+            means = np.array([one.mean(axis=0) for one in sets])
+            for epsilon in ALONE:
+                won = chances(np.array(told["guide"]), epsilon, "guide") @ means - means.mean(axis=0)
+                found.setdefault(("guides", epsilon), []).append(won)
+                gains = [
+                    chances(np.array(votes), epsilon, f"bundle-{g}") @ sets[g] - means[g]
+                    for g, (votes, _) in enumerate(told["bundles"])
+                ]
+                found.setdefault(("sets", epsilon), []).append(np.mean(gains, axis=0))
+        for (choice, epsilon), gained in found.items():
+            gain = np.array(gained)
+            shown = [_shown(gain[:, 0], 1, sign=True), _shown(-gain[:, 1], 4, sign=True)]
+            lines.append(f"| {data} | {choice} | {epsilon:g} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
