@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -31,7 +32,7 @@ def test_a_key_stands_for_what_the_result_depends_on() -> None:
     changed = [
         replace(CELL, seed=1), replace(CELL, epsilon=math.inf), replace(CELL, method="wasp"),
         replace(CELL, llm="other"), replace(CELL, per_class=21), replace(CELL, private=5),
-        replace(CELL, settings={"rounds": 3}),
+        replace(CELL, settings={"rounds": 3}), replace(CELL, draw=1),
     ]  # fmt: skip
     keys = {key(CELL), key(CELL, split="b"), key(CELL, judged={"encoder": "minilm"}), *map(key, changed)}
     assert len(keys) == 3 + len(changed)
@@ -73,6 +74,23 @@ def test_the_main_table_has_every_method_at_every_epsilon() -> None:
     found = cells("main", ask(epsilons=(math.inf, 1.0), methods=("selpe", "augpe", "dpgen")))
     runs = {(cell.row, cell.epsilon) for cell in found if cell.row not in CONTROLS}
     assert runs == {(row, epsilon) for row in ("selpe", "augpe", "dpgen") for epsilon in (math.inf, 1.0)}
+
+
+def test_the_main_table_draws_selpe_and_its_control_several_times_and_shares_the_first_with_the_comparison() -> None:
+    several = ask(size=size(draws=3), methods=("selpe", "selpe-paper", "augpe"))
+    count = Counter(cell.row for cell in cells("main", several) if cell.kind == "run")
+    assert count == {"selpe": 3, "control: ε = 0": 3, "control: ε = ∞": 1, "selpe-paper": 1, "augpe": 1}
+    keys = [key(cell) for cell in cells("main", several)]
+    assert len(set(keys)) == len(keys)
+    assert {key(cell) for cell in cells("compare", several)} < set(keys)
+
+
+def test_methods_that_train_are_run_at_few_epsilon_unless_asked_for_another() -> None:
+    few = size(trained_at=(4.0,))
+    for epsilons, at in (((4.0, 2.0, 1.0), {4.0}), ((2.0, 1.0), {2.0, 1.0})):
+        found = cells("main", ask(size=few, epsilons=epsilons, methods=("augpe", "dpgen")))
+        assert {cell.epsilon for cell in found if cell.row == "dpgen"} == at
+        assert {cell.epsilon for cell in found if cell.row == "augpe"} == set(epsilons)
 
 
 def test_a_cell_carries_the_settings_of_its_own_method_alone() -> None:

@@ -154,6 +154,17 @@ def test_who_leads_is_judged_by_seed_and_beside_the_control() -> None:
     assert "| ktas, ε = 2 | 66.0 ± 0.6 | WASP | +2.0 ± 0.0 | yes | +6.0 ± 0.0 | yes |" in text
 
 
+def test_a_baseline_without_records_or_at_a_larger_epsilon_alone_takes_part_in_the_lead() -> None:
+    found = results("main")
+    best = [replace(point, value=90.0) if point.cell.row == "dpds" else point for point in found.points]
+    assert leads(replace(found, points=tuple(best)), (2.0,))[0].best == "dpds"
+    only_four = [point for point in best if point.cell.row != "dpds" or point.cell.epsilon == 4.0]
+    lead = leads(replace(found, points=tuple(only_four)), (2.0,))[0]
+    assert (lead.best, lead.leads) == ("dpds", False)
+    only_less = [point for point in best if point.cell.row != "dpds" or point.cell.epsilon == 2.0]
+    assert leads(replace(found, points=tuple(only_less)), (4.0,))[0].best == "wasp"
+
+
 def test_one_seed_tells_nothing_about_standard_errors() -> None:
     one = results("main")
     points = tuple(point for point in one.points if point.cell.seed == 0)

@@ -16,7 +16,10 @@ Factor: TypeAlias = str | int | float
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a grid. `factors` are for tables and charts alone: what varies between cells of one row."""
+    """One cell of a grid. `factors` are for tables and charts alone: what varies between cells of one row.
+
+    `draw` numbers cells that differ by the noise of their private choices alone.
+    """
 
     data: str
     seed: int
@@ -29,6 +32,7 @@ class Cell:
     private: int = 20
     settings: Mapping[str, Any] = field(default_factory=dict)
     factors: Mapping[str, Factor] = field(default_factory=dict)
+    draw: int = 0
 
     @property
     def title(self) -> str:
@@ -36,7 +40,8 @@ class Cell:
         told = [f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in
                 self.factors.items()]  # fmt: skip
         spent = [f"ε {self.epsilon:g}"] if self.kind == "run" and not self.row.startswith("control") else []
-        return ", ".join([self.data, self.row, *spent, *told, f"seed {self.seed}"])
+        again = [f"draw {self.draw + 1}"] if self.draw else []
+        return ", ".join([self.data, self.row, *spent, *told, f"seed {self.seed}", *again])
 
     def as_dict(self) -> dict[str, Any]:
         """The cell as plain data; an infinite ε is the word 'inf'."""
@@ -44,6 +49,7 @@ class Cell:
             "data": self.data, "seed": self.seed, "row": self.row, "kind": self.kind, "method": self.method,
             "epsilon": str(self.epsilon), "llm": self.llm, "per_class": self.per_class, "private": self.private,
             "settings": dict(self.settings), "factors": dict(self.factors),
+            **({"draw": self.draw} if self.draw else {}),
         }  # fmt: skip
 
     def key(self, *, split: str, judged: Mapping[str, Any]) -> str:

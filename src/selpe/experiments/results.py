@@ -94,6 +94,10 @@ class Results:
         whole = {seed: by_view for seed, by_view in found.items() if len(by_view) == len(views)}
         return {seed: fmean(fmean(values) for values in by_view.values()) for seed, by_view in whole.items()}
 
+    def of_classifier(self, meant: Meant) -> dict[int, float]:
+        """AUC of a method that releases a classifier and no records, seed by seed."""
+        return {p.cell.seed: p.value for p in self.points if p.measure == "auc" and p.view == "dp-ds" and meant(p.cell)}
+
     def views(self) -> tuple[str, ...]:
         """The views that figures are of, text first."""
         found = {point.view: point.kind for point in self.points if point.measure == "auc" and point.view != "dp-ds"}
@@ -145,7 +149,7 @@ def tidy(results: Results, experiment: str) -> list[dict[str, Any]]:
         {
             "experiment": experiment, "data": point.cell.data, "seed": point.cell.seed, "row": point.cell.row,
             "method": point.cell.method or point.cell.kind, "epsilon": point.cell.epsilon, "llm": point.cell.llm,
-            "private_per_class": point.cell.private, "records_per_class": point.cell.per_class,
+            "draw": point.cell.draw, "private_per_class": point.cell.private, "records_per_class": point.cell.per_class,
             **{name: point.cell.factors.get(name) for name in factors},
             "measure": point.measure, "view": point.view, "kind": point.kind, "value": point.value,
             "low": point.low, "high": point.high,

@@ -24,6 +24,8 @@ class Size:
     rows: tuple[int, ...]  # private rows a class of the experiment on scale
     hyper: Mapping[str, tuple[float, ...]]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    draws: int = 1  # of SelPE's private choices, for each split and ε of the main table
+    trained_at: tuple[float, ...] = ()  # ε at which methods that train are run, among several; all where empty
 
 
 _EMBEDDED = ("minilm", "boosted")
@@ -57,6 +59,8 @@ SIZES: Mapping[str, Size] = {
             private=20,
             seeds=3,
             epsilons=(4.0, 2.0, 1.0),  # ε = ∞ is among the controls
+            draws=4,
+            trained_at=(4.0,),
             most_test=None,
             views=_EMBEDDED,
             rows=(5, 10, 20, 35, 50),
