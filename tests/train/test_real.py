@@ -17,7 +17,10 @@ from selpe.baselines.base import Parts, Synthesized
 from selpe.baselines.ctcl import TopicGenerator
 from selpe.baselines.dpds import PrivateClassifier, open_classifier
 from selpe.baselines.dpgen import TunedGenerator
-from selpe.baselines.train.weights import Weights, load_weights
+from selpe.baselines.train.causal import CausalTask
+from selpe.baselines.train.learner import TorchLearner
+from selpe.baselines.train.texts import example
+from selpe.baselines.train.weights import Weights, adapted, load_weights, merged
 from selpe.config import RunConfig, check_config
 from selpe.encode.hashing import HashingEncoder
 from selpe.evaluate.validity import rough
@@ -129,3 +132,19 @@ def test_dpds_trains_a_classifier_on_the_real_model(load: Any, tmp_path: Path) -
     assert classifier.predict(ROWS) == [row["urgency"] for row in ROWS]
     assert np.allclose(classifier.scores(ROWS).sum(axis=1), 1.0)
     assert [event.step for event in heard if isinstance(event, Trained)] == list(range(1, 7))
+
+
+def test_half_precision_of_what_is_not_trained_hardly_changes_a_gradient(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for halved in (False, True):
+        monkeypatch.setattr("selpe.baselines.train.weights._halves_well", lambda torch, weights, said=halved: said)
+        tuned = adapted(load("smollm2"), tuning="lora", rank=4, alpha=32, layers=4, seed=0)
+        task = CausalTask(tuned, lambda record: example(SCHEMA, record), 32)
+        learner = TorchLearner(tuned.model, task, units=4, rate=1e-3, folder=tmp_path)
+        (gradient,) = learner.gradients(ROWS[:1])
+        assert gradient.dtype == np.float32
+        found.append(gradient / np.linalg.norm(gradient))
+        assert {str(p.dtype) for p in merged(tuned).model.parameters()} == {"torch.float32"}
+    assert float(found[0] @ found[1]) > 0.98
