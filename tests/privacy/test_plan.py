@@ -220,10 +220,10 @@ def test_off_gives_everything_to_records() -> None:
     assert made.record_epsilon == pytest.approx(2.0)
 
 
-def test_guides_never_take_more_than_half_an_epsilon() -> None:
-    assert split_epsilon(100.0, guides=True, bundles=True)[0] == 0.5
-    assert split_epsilon(1.0, guides=True, bundles=True) == pytest.approx((0.4, 0.3, 0.3))
-    assert split_epsilon(1.0, guides=False, bundles=True) == pytest.approx((0.0, 0.5, 0.5))
+def test_guides_and_candidate_releases_take_no_more_than_they_can_use() -> None:
+    assert split_epsilon(100.0, guides=True, bundles=True) == pytest.approx((0.5, 97.5, 2.0))
+    assert split_epsilon(1.0, guides=True, bundles=True) == pytest.approx((0.3, 0.1, 0.6))
+    assert split_epsilon(1.0, guides=False, bundles=True) == pytest.approx((0.0, 0.4, 0.6))
 
 
 def test_without_privacy_budget_every_choice_is_chance() -> None:

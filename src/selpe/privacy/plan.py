@@ -27,8 +27,8 @@ Vote = Literal["approval", "closeness", "prototype"]
 MOST_ROUNDS = 5  # the paper's T
 MOST_BATCHES = 4  # winners become exemplars, and a prompt holds few
 DEFAULT_ALPHA = 0.25
-GUIDE_SHARE, GUIDE_CAP = 0.4, 0.5
-BUNDLE_SHARE = 0.5
+GUIDE_SHARE, GUIDE_CAP = 0.3, 0.5
+BUNDLE_SHARE, BUNDLE_CAP = 0.6, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +142,13 @@ class Plan:
 def split_epsilon(epsilon: float, *, guides: bool, bundles: bool) -> tuple[float, float, float]:
     """The ε of guides, records and bundles; what a kind that is off would have had goes to records.
 
-    Measured so far: a choice among guides has nearly all it can get at ε = 0.5, candidate releases gain up to ε = 2,
-    steering by records gains least. So guides come first but never take more than 0.5, and the rest is halved.
+    By measurement (docs/results.md): a choice among guides has nearly all it can get at ε = 0.5, one among candidate
+    releases gains up to ε = 2, and steering by records gains least. So records have what the other two leave.
     """
     if epsilon == 0 or math.isinf(epsilon):
         return (epsilon if guides else 0.0), epsilon, (epsilon if bundles else 0.0)
     guide = min(GUIDE_CAP, GUIDE_SHARE * epsilon) if guides else 0.0
-    bundle = BUNDLE_SHARE * (epsilon - guide) if bundles else 0.0
+    bundle = min(BUNDLE_CAP, BUNDLE_SHARE * epsilon) if bundles else 0.0
     record = epsilon - guide - bundle
     while math.fsum((guide, record, bundle)) > epsilon:  # by rounding
         record = math.nextafter(record, 0.0)

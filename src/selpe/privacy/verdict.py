@@ -26,14 +26,14 @@ def verdict_of(plan: Plan) -> str:
     found = [(name, choice.percentile) for name, choice in choices.items() if choice is not None]
     if max([strength, *(percentile for _, percentile in found)]) < NOTHING:
         return f"{given} the private data will steer almost nothing."
-    strong = [name for name, percentile in found if percentile >= NOTHING]
-    sets = f" The choice among {' and '.join(strong)} is worth its price." if strong else ""
-    where = f"a winner is expected at percentile {100 * strength:.0f} of true closeness (50 is chance)"
-    if strength >= AIM:
-        return f"{given} {where}: the private data steers the records.{sets}"
-    if strength >= NOTHING:
-        return f"{given} {where}: the private data steers the records weakly.{sets}"
-    return f"{given} {where}: the private data steers the records hardly at all.{sets}"
+    strong = " and ".join(name for name, percentile in found if percentile >= NOTHING)
+    where = f"a winner is expected at percentile {100 * strength:.0f} of true closeness, 50 is chance"
+    if strength >= AIM or not strong:
+        how = "" if strength >= AIM else " weakly" if strength >= NOTHING else " hardly at all"
+        also = f" The choice among {strong} is worth its price." if strong else ""
+        return f"{given} the private data steers the records{how} ({where}).{also}"
+    weakly = "weakly" if strength >= NOTHING else "hardly at all"
+    return f"{given} the private data steers the choice among {strong}, and single records {weakly} ({where})."
 
 
 def warnings_of(plan: Plan, *, sizes_stated: bool) -> tuple[str, ...]:
@@ -62,7 +62,9 @@ def warnings_of(plan: Plan, *, sizes_stated: bool) -> tuple[str, ...]:
 
 
 def _weak(plan: Plan) -> list[str]:
-    """Where the aim is missed: by all classes, or by some that are small."""
+    """Where the aim is missed: by all classes, or by some that are small. Nothing where whole sets are chosen well."""
+    if plan.bundle is not None and plan.bundle.percentile >= AIM:
+        return []  # then records have what is left of ε on purpose
     every = {label for part in plan.rounds for label in part.by_class}
     weak = {label for part in plan.rounds for label, percentile in part.by_class.items() if percentile < AIM}
     simple = len(plan.rounds) == 1 and plan.batches == 1
