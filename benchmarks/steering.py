@@ -231,13 +231,19 @@ def table_of(known: Mapping[str, Any]) -> str:
     ]
     for data in sorted({place.partition("/")[0] for place in known}):
         splits = [known[place]["rows"] for place in known if place.startswith(f"{data}/")]
-        for row in splits[0]:
+        for row in sorted(splits[0], key=_place):
             figures = np.array([one[row] for one in splits if row in one])
             gained = np.array([np.subtract(one[row], one["ε = 0"]) for one in splits if row in one])
             shown = [_shown(figures[:, i], 1) for i in range(3)] + [_shown(gained[:, 2], 1, sign=True)]
             shown += [_shown(figures[:, 3], 4), _shown(-gained[:, 3], 4, sign=True)]
             lines.append(f"| {data} | {row} | {' | '.join(shown)} |")
     return "\n".join(lines)
+
+
+def _place(row: str) -> tuple[bool, float, str]:
+    """Rows at an ε come first, the smallest at the top."""
+    told = row.startswith("ε = ")
+    return not told, float(row.removeprefix("ε = ")) if told else 0.0, row
 
 
 def parts_of(known: Mapping[str, Any]) -> str:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from evaluated_world import World, make_world
+from in_process import Result, selpe
 from private_world import MARKER
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
-from test_run_cli import Result, selpe
 
 
 @pytest.fixture(scope="module")

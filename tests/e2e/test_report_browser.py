@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from headless_browser import CHROMIUM, Browser
+from in_process import selpe
 from selpe.config import check_config
 from selpe.encode.hashing import HashingEncoder
 from selpe.evaluate.whole import evaluate
@@ -21,7 +22,6 @@ from selpe.report.compare import compare_page, compared
 from selpe.report.summary import summary_page
 from selpe.schema import Record, Schema
 from small_world import SCHEMA, drawn
-from test_run_cli import selpe
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
