@@ -20,9 +20,9 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,7 @@ ALONE = (0.25, 0.5, 0.75, 1.0, 2.0, math.inf)  # ε at which each choice is look
 OURS = Method(multiplicity=2)
 PAPER = Method(multiplicity=2, votes="prototype", bundles=0, inclusion="centre")
 MEASURES = ("text", "structured", "mean", "distance")
+OTHER_ROWS = ("the paper's rule, ε = 2", "the private rows", "inclusion centre", "inclusion diverse")
 Ballot = tuple[NDArray[np.int64], list[str]]  # votes for each set, and the set's digest
 
 
@@ -114,17 +115,29 @@ class Bench:
             multiplicity=method.multiplicity,
         )  # fmt: skip
 
-    def followed(self, epsilon: float, guide: int) -> tuple[Plan, Followed]:
-        """All candidate releases of one guide, with the private rows' votes on them."""
-        count = len(builtin_guides(self.split.schema, self.model.name, self.model.capabilities()))
-        plan = self.plan(epsilon, OURS, guides=count, rounds=1)
+    @property
+    def guides(self) -> int:
+        """How many guides there are."""
+        return len(builtin_guides(self.split.schema, self.model.name, self.model.capabilities()))
+
+    def followed(self, epsilon: float, guide: int, method: Method = OURS) -> tuple[Plan, Followed, Evolved]:
+        """All candidate releases of one guide, with the private rows' votes on them, and the release without them."""
+        plan = self.plan(epsilon, method, guides=self.guides, rounds=1)
         with tempfile.TemporaryDirectory() as folder:
             os.environ["SELPE_KEY"] = str(Path(folder) / "key")
             rows = self.split.private(PRIVATE)
-            run = self.evolution(plan, OURS, Followed, folder, rows=rows, follow=guide)
+            run = self.evolution(plan, method, Followed, folder, rows=rows, follow=guide)
             assert isinstance(run, Followed)
-            run.run()
-        return plan, run
+            return plan, run, run.run()
+
+    def included(self, inclusion: Literal["centre", "diverse"]) -> NDArray[np.float64]:
+        """What evolution's own set is worth at ε = 2, over all guides, without candidate releases beside it."""
+        method = replace(OURS, inclusion=inclusion, bundles=0)
+        found = []
+        for guide in range(self.guides):
+            records = [candidate.record for candidate in self.followed(2.0, guide, method)[2].candidates]
+            found.append(self.figures(digest_of(map(self.split.schema.dumps, records)), records))
+        return np.asarray(np.mean(found, axis=0))
 
     def of_paper(self, epsilon: float) -> Evolved:
         """A release by the paper's rule: no guides, no choice among releases."""
@@ -150,9 +163,8 @@ class Bench:
     def expected(self, epsilon: float) -> NDArray[np.float64]:
         """The mean outcome of the private choices at ε."""
         by_guide, kept = [], []
-        count = len(builtin_guides(self.split.schema, self.model.name, self.model.capabilities()))
-        for guide in range(count):
-            plan, run = self.followed(epsilon, guide)
+        for guide in range(self.guides):
+            plan, run, _ = self.followed(epsilon, guide)
             votes, digests = run.ballots["bundle"]
             values = np.array([self.figures(digest, run.sets[digest]) for digest in digests])
             by_guide.append(chances(votes, plan.bundle_epsilon or 0.0, f"bundle-{guide}") @ values)
@@ -200,7 +212,7 @@ def main() -> None:
             )
             records = options.per_class * len(split.schema.labels)
             bench = Bench(split, answers.model, encoder, seed, records, place["sets"], place.setdefault("ballots", {}))
-            for row in [*(f"ε = {e:g}" for e in options.epsilons), "the paper's rule, ε = 2", "the private rows"]:
+            for row in [*(f"ε = {e:g}" for e in options.epsilons), *OTHER_ROWS]:
                 if row not in place["rows"]:
                     place["rows"][row] = worth(bench, row).tolist()
                     options.out.write_text(json.dumps(known))
@@ -215,6 +227,8 @@ def worth(bench: Bench, row: str) -> NDArray[np.float64]:
     schema = bench.split.schema
     if row.startswith("ε = "):
         return bench.expected(float(row.removeprefix("ε = ")))
+    if row.startswith("inclusion "):
+        return bench.included("centre" if row.endswith("centre") else "diverse")
     rows = (
         bench.split.private(PRIVATE)
         if "private" in row
