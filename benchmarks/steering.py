@@ -208,7 +208,7 @@ def main() -> None:
             split = open_source(name, folder=DATA).split(options.store / "data", seed, PRIVATE)
             place = known.setdefault(f"{name}/{seed}", {"sets": {}, "rows": {}, "ballots": {}})
             answers = SharedAnswers(
-                options.store / "answers", f"{name}-{split.digest[:8]}-{seed}-{slug(options.llm)}", bare
+                options.store / "answers", f"{name}-{split.digest[:8]}-{seed}-{slug(options.llm)}", bare, encoder
             )
             records = options.per_class * len(split.schema.labels)
             bench = Bench(split, answers.model, encoder, seed, records, place["sets"], place.setdefault("ballots", {}))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from selpe.encode.hashing import HashingEncoder
 from selpe.experiments.shared import SharedAnswers, slug, speed_of
 from selpe.llm.base import Request
 from selpe.llm.fake import FakeModel
@@ -19,18 +20,18 @@ def texts(answers: SharedAnswers) -> list[str]:
 
 def test_an_answer_is_generated_once_for_all_cells_and_processes(tmp_path: Path) -> None:
     model = FakeModel()
-    answers = SharedAnswers(tmp_path, "a-0-fake", model)
+    answers = SharedAnswers(tmp_path, "a-0-fake", model, HashingEncoder())
     first = texts(answers)
     assert texts(answers) == first
     answers.close()
-    later = SharedAnswers(tmp_path, "a-0-fake", model)
+    later = SharedAnswers(tmp_path, "a-0-fake", model, HashingEncoder())
     assert texts(later) == first
     later.close()
     assert model.requests_served == len(REQUESTS)
 
 
 def test_the_speed_of_new_answers_is_kept_and_replayed_ones_do_not_count(tmp_path: Path) -> None:
-    answers = SharedAnswers(tmp_path, f"a-0-{slug('fake')}", FakeModel(seconds_per_answer=0.02))
+    answers = SharedAnswers(tmp_path, f"a-0-{slug('fake')}", FakeModel(seconds_per_answer=0.02), HashingEncoder())
     assert answers.tokens_per_second is None
     texts(answers)
     tokens, speed = answers.timed.tokens, answers.tokens_per_second
@@ -45,10 +46,25 @@ def test_the_speed_of_new_answers_is_kept_and_replayed_ones_do_not_count(tmp_pat
 
 
 def test_a_second_writer_gets_a_store_of_its_own(tmp_path: Path) -> None:
-    one, two = (SharedAnswers(tmp_path, "a", FakeModel()) for _ in range(2))
+    one, two = (SharedAnswers(tmp_path, "a", FakeModel(), HashingEncoder()) for _ in range(2))
     texts(one)
     texts(two)
     one.close()
     two.close()
     assert sorted(path.name for path in tmp_path.glob("*.jsonl")) == ["a.2.jsonl", "a.jsonl"]
     assert all(len(path.read_bytes().splitlines()) == len(REQUESTS) for path in tmp_path.glob("*.jsonl"))
+
+
+def test_a_text_is_encoded_once_for_all_cells_and_what_that_spares_is_counted(tmp_path: Path) -> None:
+    encoder = HashingEncoder()
+    answers = SharedAnswers(tmp_path, "a-0-fake", FakeModel(), encoder)
+    first = answers.vectors.encode_public(["a chest pain", "a cough", "a cough"])
+    assert answers.vectors.timed.texts == 2
+    assert answers.vectors.spared == 0.0
+    answers.close()
+    later = SharedAnswers(tmp_path, "a-0-fake", FakeModel(), encoder)
+    again = later.vectors.encode_public(["a chest pain", "a cough", "a cough", "a fall"])
+    assert (again[:3] == first).all()
+    assert later.vectors.timed.texts == 3
+    assert later.vectors.spared == pytest.approx(2 * later.vectors.timed.seconds / 3)
+    later.close()

@@ -153,18 +153,19 @@ class Bench:
             self.train.finish(run.folder, self.cancel)
             return _told(Run.open(run.folder).manifest, seconds=time.monotonic() - began, resumed=resumed)
         answers = self._shared(cell, cell.llm)
-        before = (answers.timed.tokens, answers.timed.seconds)
+        before = (answers.timed.tokens, answers.timed.seconds, answers.vectors.spared)
         try:
             run.execute(
                 model=answers.model,
                 encoder=self.encoder,
+                public_encoder=answers.vectors,
                 emit=emit,
                 cancel=self.cancel,
                 models=[self._shared(cell, llm).model for llm in _further(run.config)],
             )
         finally:
             answers.save()
-        overhead = time.monotonic() - began - (answers.timed.seconds - before[1])
+        overhead = time.monotonic() - began - (answers.timed.seconds - before[1]) + answers.vectors.spared - before[2]
         fresh = answers.timed.tokens - before[0]
         return _told(run.manifest, seconds=_alone(run.manifest, overhead, answers), resumed=resumed, fresh=fresh)
 
@@ -184,7 +185,7 @@ class Bench:
             if llm not in self._models:
                 self._models[llm] = self.open_model(llm)
             name = f"{cell.data}-{self.split(cell).digest[:8]}-{cell.seed}-{slug(llm)}"
-            self._answers[place] = SharedAnswers(self.root / "answers", name, self._models[llm])
+            self._answers[place] = SharedAnswers(self.root / "answers", name, self._models[llm], self.encoder)
         return self._answers[place]
 
     def _measured(self, cell: Cell, split: Split, folder: Path) -> list[Measure]:

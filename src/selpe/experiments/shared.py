@@ -1,8 +1,8 @@
-"""Model answers that cells share, and how long answers take that were not there yet.
+"""Model answers that cells share, with their vectors, and how long it takes to make those that were not there yet.
 
 Cells of one data set, seed and model ask for much the same candidates: the prior does not depend on ε, nor on most
-settings. Each answer is generated once and kept. The time that a cell would have taken alone is told by the speed at
-which new answers came.
+settings. Each answer is generated once, encoded once and kept. The time that a cell would have taken alone is told by
+the speed at which new ones came.
 """
 
 from __future__ import annotations
@@ -10,10 +10,15 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from selpe.encode.base import Encoder
+from selpe.encode.remembering import RememberingEncoder, VectorStore
 from selpe.llm.base import Answer, Capabilities, ChatModel, Follow, Request
 from selpe.llm.blobs import read_json, write_json
 from selpe.llm.remembering import AnswerStore, RememberingModel
@@ -58,13 +63,54 @@ class Timed:
         self.seconds += time.monotonic() - began
 
 
+class TimedEncoder:
+    """A PublicEncoder that counts the texts it encoded and the seconds they took."""
+
+    def __init__(self, encoder: Encoder, texts: int, seconds: float) -> None:
+        self._encoder = encoder
+        self.texts, self.seconds = texts, seconds
+
+    def encode_public(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As the encoder behind."""
+        began = time.monotonic()
+        found = self._encoder.encode(texts)
+        self.texts, self.seconds = self.texts + len(texts), self.seconds + time.monotonic() - began
+        return found
+
+
+class SharedVectors:
+    """A PublicEncoder for runs: vectors of public texts on disk, and the time that it spared by knowing them."""
+
+    def __init__(self, path: Path, encoder: Encoder, *, texts: int = 0, seconds: float = 0.0) -> None:
+        self._store = VectorStore(path)
+        self.timed = TimedEncoder(encoder, texts, seconds)
+        self._remembering = RememberingEncoder(encoder, self._store, self.timed)
+        self._known = 0
+
+    def encode_public(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One row per text, in order."""
+        before = self.timed.texts
+        found = self._remembering.encode_public(texts)
+        self._known += len(set(texts)) - (self.timed.texts - before)
+        return found
+
+    @property
+    def spared(self) -> float:
+        """The seconds that known vectors would have taken, at the speed at which new ones came."""
+        return self._known * self.timed.seconds / self.timed.texts if self.timed.texts else 0.0
+
+    def close(self) -> None:
+        """Closes the store."""
+        self._store.close()
+
+
 class SharedAnswers:
     """The answers of one model for one split, on disk; opened once per process and closed at the end.
 
     A store has one writer. Another process that works on the same experiment keeps a store of its own.
     """
 
-    def __init__(self, folder: Path, name: str, model: ChatModel) -> None:
+    def __init__(self, folder: Path, name: str, model: ChatModel, encoder: Encoder) -> None:
         from filelock import FileLock, Timeout
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -82,6 +128,12 @@ class SharedAnswers:
         self.model: ChatModel = RememberingModel(self.timed, self._store)
         known = read_json(self._speed) or {}
         self._before = (int(known.get("tokens", 0)), float(known.get("seconds", 0.0)))
+        self.vectors = SharedVectors(
+            path.with_suffix(f".{slug(encoder.name)}.sqlite"),
+            encoder,
+            texts=int(known.get("texts", 0)),
+            seconds=float(known.get("encoding", 0.0)),
+        )
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -92,12 +144,14 @@ class SharedAnswers:
     def save(self) -> None:
         """Keeps the speed for later processes."""
         tokens, seconds = self._totals()
-        write_json(self._speed, {"tokens": tokens, "seconds": round(seconds, 3)})
+        encoded = {"texts": self.vectors.timed.texts, "encoding": round(self.vectors.timed.seconds, 3)}
+        write_json(self._speed, {"tokens": tokens, "seconds": round(seconds, 3), **encoded})
 
     def close(self) -> None:
         """Closes the store; the model stays open."""
         self.save()
         self._store.close()
+        self.vectors.close()
         self._lock.release()
 
     def _totals(self) -> tuple[int, float]:
