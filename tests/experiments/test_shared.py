@@ -60,11 +60,12 @@ def test_a_text_is_encoded_once_for_all_cells_and_what_that_spares_is_counted(tm
     answers = SharedAnswers(tmp_path, "a-0-fake", FakeModel(), encoder)
     first = answers.vectors.encode_public(["a chest pain", "a cough", "a cough"])
     assert answers.vectors.timed.texts == 2
-    assert answers.vectors.spared == 0.0
+    assert answers.vectors.timed.known == 0
     answers.close()
     later = SharedAnswers(tmp_path, "a-0-fake", FakeModel(), encoder)
     again = later.vectors.encode_public(["a chest pain", "a cough", "a cough", "a fall"])
     assert (again[:3] == first).all()
     assert later.vectors.timed.texts == 3
-    assert later.vectors.spared == pytest.approx(2 * later.vectors.timed.seconds / 3)
+    assert later.vectors.timed.known == 2
+    assert later.vectors.timed.pace == pytest.approx(later.vectors.timed.seconds / 3)
     later.close()

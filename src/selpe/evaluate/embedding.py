@@ -45,11 +45,15 @@ class Remembering:
         """One L2-normalised row per text, in order."""
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         if new:
-            self._known.update(zip(new, self._encoder.encode(new), strict=True))
+            self._known.update(zip(new, self.fresh(new), strict=True))
         rows = np.empty((len(texts), self.dimension), dtype=np.float32)
         for place, text in enumerate(texts):
             rows[place] = self._known[text]
         return rows
+
+    def fresh(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The vectors of texts that are not known yet."""
+        return self._encoder.encode(texts)
 
 
 def embed(encoder: Encoder, texts: Sequence[str], tick: Callable[[float], None] | None = None) -> NDArray[np.float32]:

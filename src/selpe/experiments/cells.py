@@ -22,7 +22,7 @@ from selpe.experiments.classify import classifier_scores
 from selpe.experiments.code import code_fingerprint
 from selpe.experiments.grid import Cell
 from selpe.experiments.judging import Judge, Measure
-from selpe.experiments.shared import SharedAnswers, slug
+from selpe.experiments.shared import SharedAnswers, TimedEncoder, slug
 from selpe.experiments.sources import Sources, Split
 from selpe.experiments.trained import TrainPython, torch_is_here
 from selpe.llm.base import ChatModel
@@ -53,6 +53,10 @@ class Bench:
     _models: dict[str, ChatModel] = field(default_factory=dict)
     _answers: dict[tuple[str, int, str], SharedAnswers] = field(default_factory=dict)
     _splits: dict[tuple[str, int], Split] = field(default_factory=dict)
+    _rows: TimedEncoder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rows = TimedEncoder(self.encoder)
 
     def __enter__(self) -> Bench:
         self.root.mkdir(parents=True, exist_ok=True)
@@ -153,11 +157,13 @@ class Bench:
             self.train.finish(run.folder, self.cancel)
             return _told(Run.open(run.folder).manifest, seconds=time.monotonic() - began, resumed=resumed)
         answers = self._shared(cell, cell.llm)
-        before = (answers.timed.tokens, answers.timed.seconds, answers.vectors.spared)
+        before = (answers.timed.tokens, answers.timed.seconds)
+        encoders = (self._rows, answers.vectors.timed)
+        known = [encoder.known for encoder in encoders]
         try:
             run.execute(
                 model=answers.model,
-                encoder=self.encoder,
+                encoder=self._rows,
                 public_encoder=answers.vectors,
                 emit=emit,
                 cancel=self.cancel,
@@ -165,7 +171,8 @@ class Bench:
             )
         finally:
             answers.save()
-        overhead = time.monotonic() - began - (answers.timed.seconds - before[1]) + answers.vectors.spared - before[2]
+        overhead = time.monotonic() - began - (answers.timed.seconds - before[1])
+        overhead += sum((each.known - count) * each.pace for each, count in zip(encoders, known, strict=True))
         fresh = answers.timed.tokens - before[0]
         return _told(run.manifest, seconds=_alone(run.manifest, overhead, answers), resumed=resumed, fresh=fresh)
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from selpe.encode.base import Encoder
 from selpe.encode.remembering import RememberingEncoder, VectorStore
+from selpe.evaluate.embedding import Remembering
 from selpe.llm.base import Answer, Capabilities, ChatModel, Follow, Request
 from selpe.llm.blobs import read_json, write_json
 from selpe.llm.remembering import AnswerStore, RememberingModel
@@ -63,41 +64,52 @@ class Timed:
         self.seconds += time.monotonic() - began
 
 
-class TimedEncoder:
-    """A PublicEncoder that counts the texts it encoded and the seconds they took."""
+class TimedEncoder(Remembering):
+    """An encoder that keeps vectors in memory, counts texts, and times the new ones.
 
-    def __init__(self, encoder: Encoder, texts: int, seconds: float) -> None:
-        self._encoder = encoder
-        self.texts, self.seconds = texts, seconds
+    All runs of a split encode the same real rows, each several times. They are benchmark data, which this process reads
+    anyway; nothing of them is written.
+    """
 
-    def encode_public(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As the encoder behind."""
+    def __init__(self, encoder: Encoder, *, texts: int = 0, seconds: float = 0.0) -> None:
+        super().__init__(encoder)
+        self.texts, self.seconds = texts, seconds  # of new ones
+        self.known = 0
+
+    def fresh(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The vectors of texts that are new."""
         began = time.monotonic()
-        found = self._encoder.encode(texts)
+        found = super().fresh(texts)
         self.texts, self.seconds = self.texts + len(texts), self.seconds + time.monotonic() - began
         return found
 
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One row per text, in order."""
+        before = self.texts
+        found = super().encode(texts)
+        self.known += len(texts) - (self.texts - before)
+        return found
+
+    @property
+    def pace(self) -> float:
+        """The seconds that a new text took."""
+        return self.seconds / self.texts if self.texts else 0.0
+
 
 class SharedVectors:
-    """A PublicEncoder for runs: vectors of public texts on disk, and the time that it spared by knowing them."""
+    """A PublicEncoder for runs: vectors of what models wrote, on disk."""
 
     def __init__(self, path: Path, encoder: Encoder, *, texts: int = 0, seconds: float = 0.0) -> None:
         self._store = VectorStore(path)
-        self.timed = TimedEncoder(encoder, texts, seconds)
-        self._remembering = RememberingEncoder(encoder, self._store, self.timed)
-        self._known = 0
+        self.timed = TimedEncoder(encoder, texts=texts, seconds=seconds)
+        self._remembering = RememberingEncoder(self.timed, self._store)
 
     def encode_public(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One row per text, in order."""
         before = self.timed.texts
         found = self._remembering.encode_public(texts)
-        self._known += len(set(texts)) - (self.timed.texts - before)
+        self.timed.known += len(set(texts)) - (self.timed.texts - before)
         return found
-
-    @property
-    def spared(self) -> float:
-        """The seconds that known vectors would have taken, at the speed at which new ones came."""
-        return self._known * self.timed.seconds / self.timed.texts if self.timed.texts else 0.0
 
     def close(self) -> None:
         """Closes the store."""
