@@ -207,9 +207,8 @@ def main() -> None:
         for name in options.data:
             split = open_source(name, folder=DATA).split(options.store / "data", seed, PRIVATE)
             place = known.setdefault(f"{name}/{seed}", {"sets": {}, "rows": {}, "ballots": {}})
-            answers = SharedAnswers(
-                options.store / "answers", f"{name}-{split.digest[:8]}-{seed}-{slug(options.llm)}", bare, encoder
-            )
+            store = f"{name}-{split.schema.fingerprint()[:8]}-{seed}-{slug(options.llm)}"
+            answers = SharedAnswers(options.store / "answers", store, bare, encoder)
             records = options.per_class * len(split.schema.labels)
             bench = Bench(split, answers.model, encoder, seed, records, place["sets"], place.setdefault("ballots", {}))
             for row in [*(f"ε = {e:g}" for e in options.epsilons), *OTHER_ROWS]:

@@ -65,7 +65,8 @@ class CtclSettings(TrainingSettings):
     topics: int = Field(10, ge=1, le=20, description="Topics found in records that the public model writes.")
     keywords: int = Field(6, ge=1, le=50, description="Words that stand for a topic in a condition.")
     public_records: int = Field(200, ge=1, le=100_000, description="Records by the public model, to find topics in.")
-    public_steps: int = Field(20, ge=0, le=100_000, description="Steps on those records first; they cost no ε.")
+    public_steps: int = Field(40, ge=0, le=100_000, description="Steps on those records first; they cost no ε.")
+    public_rate: float = Field(0.01, gt=0.0, description="Adam's learning rate of those steps.")
     histogram_share: float = Field(0.2, gt=0.0, lt=1.0, description="Of μ² for the topics; the rest is for training.")
     temperature: float = Field(1.0, ge=0.0, le=3.0, description="Of all texts.")
     top_k: int = Field(0, ge=0, description="Choose among the so many most probable tokens; 0: all.")
@@ -81,7 +82,8 @@ class CtclSettings(TrainingSettings):
 class DpGenSettings(TrainingSettings):
     """DP-Gen: a language model trained with DP-SGD."""
 
-    public_steps: int = Field(20, ge=0, le=100_000, description="Steps on the schema's examples first; they cost no ε.")
+    public_steps: int = Field(40, ge=0, le=100_000, description="Steps on the schema's examples first; they cost no ε.")
+    public_rate: float = Field(0.01, gt=0.0, description="Adam's learning rate of those steps.")
     temperature: float = Field(1.0, ge=0.0, le=3.0, description="Of all texts.")
     top_k: int = Field(50, ge=0, description="Choose among the so many most probable tokens; 0: all.")
     top_p: float = Field(0.9, gt=0.0, le=1.0, description="Choose among tokens that have this share of the mass.")

@@ -85,12 +85,13 @@ def test_the_main_table_draws_selpe_and_its_control_several_times_and_shares_the
     assert {key(cell) for cell in cells("compare", several)} < set(keys)
 
 
-def test_methods_that_train_are_run_at_few_epsilon_unless_asked_for_another() -> None:
-    few = size(trained_at=(4.0,))
+def test_slow_methods_are_run_at_few_epsilon_unless_asked_for_another() -> None:
+    few = size(slow_at=(4.0,))
     for epsilons, at in (((4.0, 2.0, 1.0), {4.0}), ((2.0, 1.0), {2.0, 1.0})):
-        found = cells("main", ask(size=few, epsilons=epsilons, methods=("augpe", "dpgen")))
+        found = cells("main", ask(size=few, epsilons=epsilons, methods=("wasp", "augpe", "dpgen")))
         assert {cell.epsilon for cell in found if cell.row == "dpgen"} == at
-        assert {cell.epsilon for cell in found if cell.row == "augpe"} == set(epsilons)
+        assert {cell.epsilon for cell in found if cell.row == "augpe"} == at
+        assert {cell.epsilon for cell in found if cell.row == "wasp"} == set(epsilons)
 
 
 def test_a_cell_carries_the_settings_of_its_own_method_alone() -> None:

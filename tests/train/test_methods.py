@@ -266,7 +266,7 @@ def test_a_model_trained_without_noise_learns_the_form_of_a_record(settings: Cal
 
 
 def test_practice_on_public_examples_teaches_the_form_and_costs_nothing(settings: Callable[..., RunConfig]) -> None:
-    own = {"public_steps": 60, "tuning": "full", "rate": 0.02, "top_p": 0.5}
+    own = {"public_steps": 60, "public_rate": 0.02, "tuning": "full", "top_p": 0.5}
     run = Run.create(settings("dpgen", own, epsilon=0.0, records=4))
     outcome = execute(run)
     raw = [json.loads(line) for line in (outcome.folder / "work" / "raw.jsonl").read_text().splitlines()]

@@ -68,7 +68,12 @@ class TopicGenerator:
             context_of(parts, own, known),
             parts.cancel,
             warm=lambda learner: practise(
-                learner, public, steps=own.public_steps, seed=parts.config.seed, cancel=parts.cancel
+                learner,
+                public,
+                steps=own.public_steps,
+                rate=own.public_rate,
+                seed=parts.config.seed,
+                cancel=parts.cancel,
             ),
         )
         learner = course.run()

@@ -55,7 +55,12 @@ class TunedGenerator:
             context_of(parts, own),
             parts.cancel,
             warm=lambda learner: practise(
-                learner, schema.examples, steps=own.public_steps, seed=parts.config.seed, cancel=parts.cancel
+                learner,
+                schema.examples,
+                steps=own.public_steps,
+                rate=own.public_rate,
+                seed=parts.config.seed,
+                cancel=parts.cancel,
             ),
         )
         learner = course.run()

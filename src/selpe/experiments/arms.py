@@ -27,6 +27,7 @@ class Arm:
     method: str
     paper: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    slow: bool = False  # training, or texts that have to be written anew for every ε
 
     @property
     def trained(self) -> bool:
@@ -38,12 +39,12 @@ ARMS: Mapping[str, Arm] = {
     arm.name: arm
     for arm in (
         Arm("selpe", "SelPE", "selpe"),
-        Arm("selpe-paper", "SelPE, paper's configuration", "selpe", "selpe", PAPER),
-        Arm("augpe", "Aug-PE", "augpe", "augpe"),
+        Arm("selpe-paper", "SelPE, paper's configuration", "selpe", "selpe", PAPER, slow=True),
+        Arm("augpe", "Aug-PE", "augpe", "augpe", slow=True),
         Arm("wasp", "WASP", "wasp", "wasp"),
-        Arm("ctcl", "CTCL", "ctcl", "ctcl"),
-        Arm("dpgen", "DP-Gen", "dpgen", "dpgen"),
-        Arm("dpds", "DP-DS", "dpds", "dpds"),
+        Arm("ctcl", "CTCL", "ctcl", "ctcl", slow=True),
+        Arm("dpgen", "DP-Gen", "dpgen", "dpgen", slow=True),
+        Arm("dpds", "DP-DS", "dpds", "dpds", slow=True),
     )
 }
 OURS = ("selpe", "selpe-paper")

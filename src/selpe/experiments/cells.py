@@ -191,7 +191,8 @@ class Bench:
         if place not in self._answers:
             if llm not in self._models:
                 self._models[llm] = self.open_model(llm)
-            name = f"{cell.data}-{self.split(cell).digest[:8]}-{cell.seed}-{slug(llm)}"
+            # By the schema, not the rows: what models are asked before a choice does not depend on these.
+            name = f"{cell.data}-{self.split(cell).schema.fingerprint()[:8]}-{cell.seed}-{slug(llm)}"
             self._answers[place] = SharedAnswers(self.root / "answers", name, self._models[llm], self.encoder)
         return self._answers[place]
 

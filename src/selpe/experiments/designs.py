@@ -69,8 +69,8 @@ class Ask:
         )  # fmt: skip
 
     def epsilons_of(self, arm: Arm) -> Sequence[float]:
-        """The ε at which an arm is run: training takes long, and a small size does it at few of them."""
-        few = [epsilon for epsilon in self.epsilons if arm.trained and epsilon in self.size.trained_at]
+        """The ε at which an arm is run: some take long, and a small size runs them at few."""
+        few = [epsilon for epsilon in self.epsilons if arm.slow and epsilon in self.size.slow_at]
         return few or self.epsilons
 
     def controls(self, data: str, seed: int, *, arm: Arm | None = None, **more: Any) -> Iterator[Cell]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from selpe.baselines.train.alone import each_alone, workers_for
 from selpe.baselines.train.weights import Tuning, Weights, adapted, libraries, seeded
 from selpe.errors import ConfigError
 from selpe.schema import Record, Schema
@@ -51,14 +52,18 @@ class RecordClassifier:
 
     def scores(self, records: Sequence[Record]) -> NDArray[np.float64]:
         """The probability of each class of the schema for each record; shape (records, classes)."""
-        torch = self._torch
-        with torch.inference_mode():
-            rows = [torch.softmax(self._logits(self._tokens(record)).double(), -1).cpu().numpy() for record in records]
+        tokens = [self._tokens(record) for record in records]
+        rows = list(each_alone(self._torch, self._scored, tokens, workers_for(self.module)))
         return np.array(rows, dtype=np.float64).reshape(len(records), len(self._schema.labels))
 
     def predict(self, records: Sequence[Record]) -> list[str]:
         """The most probable class of each record."""
         return [self._schema.labels[int(place)] for place in self.scores(records).argmax(axis=1)]
+
+    def _scored(self, tokens: list[int]) -> NDArray[np.float64]:
+        with self._torch.inference_mode():
+            chances: NDArray[np.float64] = self._torch.softmax(self._logits(tokens).double(), -1).cpu().numpy()
+        return chances
 
     def _tokens(self, record: Record) -> list[int]:
         text = self._schema.linearise(record, without=[str(self._schema.label)])

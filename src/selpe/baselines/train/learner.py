@@ -2,25 +2,23 @@
 
 A record's gradient is computed alone, by torch's own backward pass over that record. In a batch, its last digits would
 depend on the other records, and the guarantee rests on each gradient being a function of its own record (PROOF.md, A1).
-What a batch would gain on a processor, one record on each core gains, too, and cores need not wait for each other.
+Records are spread over the cores instead (alone.py).
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from selpe.baselines.train.alone import each_alone, workers_for
 from selpe.baselines.train.weights import libraries
 from selpe.errors import RunError
-from selpe.llm.machine import this_machine
 from selpe.schema import Record
 
 
@@ -47,8 +45,7 @@ class TorchLearner:
         self.restart()
         self._folder = folder
         self.remote = remote
-        on_processor = all(parameter.device.type == "cpu" for parameter in self._parameters)
-        self._workers = max(1, round(this_machine().usable_cores)) if on_processor else 1
+        self._workers = workers_for(model)
 
     @property
     def size(self) -> int:
@@ -57,21 +54,8 @@ class TorchLearner:
 
     def gradients(self, records: Sequence[Record]) -> Iterator[NDArray[np.float32]]:
         """The gradient of each record's loss at the present parameters; a few records at a time, each by itself."""
-        torch, before = self._torch, self._torch.get_num_threads()
-        if self._workers == 1:
-            yield from (self._gradient(self._task.read(record)) for record in records)
-            return
-        waiting: deque[Future[NDArray[np.float32]]] = deque()
-        try:
-            with ThreadPoolExecutor(self._workers, initializer=lambda: torch.set_num_threads(1)) as pool:
-                for record in records:
-                    waiting.append(pool.submit(self._gradient, self._task.read(record)))
-                    if len(waiting) > self._workers:  # no more than this in memory: they can be large
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-        finally:
-            torch.set_num_threads(before)
+        seen = (self._task.read(record) for record in records)
+        yield from each_alone(self._torch, self._gradient, seen, self._workers)
 
     def _gradient(self, seen: Any) -> NDArray[np.float32]:
         torch = self._torch
@@ -102,9 +86,12 @@ class TorchLearner:
             total += gradient
         self.step(total * (self._units / max(1, len(records))))
 
-    def restart(self) -> None:
-        """Makes the optimiser forget: after public steps, its idea of a gradient's size does not fit noisy ones."""
-        self._optimiser = self._torch.optim.Adam(self._parameters, lr=self._rate)
+    def restart(self, rate: float | None = None) -> None:
+        """Makes the optimiser forget, and go on at another rate or its own.
+
+        After public steps, its idea of a gradient's size would not fit noisy ones.
+        """
+        self._optimiser = self._torch.optim.Adam(self._parameters, lr=rate or self._rate)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 

@@ -10,14 +10,21 @@ from selpe.baselines.train.learner import TorchLearner
 from selpe.errors import StoppedError
 from selpe.schema import Record
 
-BATCH = 16
+BATCH = 4
 
 
 def practise(
-    learner: TorchLearner, records: Sequence[Record], *, steps: int, seed: int, cancel: threading.Event | None
+    learner: TorchLearner,
+    records: Sequence[Record],
+    *,
+    steps: int,
+    rate: float,
+    seed: int,
+    cancel: threading.Event | None,
 ) -> None:
-    """Takes steps on batches of public records, and makes the optimiser forget them."""
+    """Takes steps on small batches of public records, at a rate of their own, and makes the optimiser forget them."""
     chance = random.Random(f"practice:{seed}")
+    learner.restart(rate)
     for _ in range(steps if records else 0):
         learner.practise(chance.sample(list(records), min(BATCH, len(records))))
         if cancel is not None and cancel.is_set():
