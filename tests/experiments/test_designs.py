@@ -15,7 +15,7 @@ from selpe.config import check_config
 from selpe.errors import ConfigError
 from selpe.experiments import paper
 from selpe.experiments.arms import ARMS, CONTROLS, PAPER, arm_of
-from selpe.experiments.designs import DESIGNS, WITHOUT, Ask
+from selpe.experiments.designs import DESIGNS, LATER, TWO_ROUNDS, WITHOUT, Ask
 from selpe.experiments.grid import Cell, merged
 from selpe.experiments.sizes import SIZES, size_of
 
@@ -126,6 +126,16 @@ def test_ablation_takes_one_part_away_each(base: str) -> None:
     for row, taken in WITHOUT.items():
         assert found[row].settings == {**full, **taken}
     assert ("without guides" in found) == (base == "selpe")
+
+
+def test_parts_of_later_rounds_are_taken_from_two_where_a_size_has_one() -> None:
+    small = size(settings={"rounds": 1}, draws=16)
+    found = cells("ablation", ask(size=small))
+    count = Counter(cell.row for cell in found)
+    assert count["full"] == count["without guides"] == 16
+    assert {row: count[row] for row in (TWO_ROUNDS, *LATER)} == {TWO_ROUNDS: 2, LATER[0]: 2, LATER[1]: 2}
+    assert {cell.settings["rounds"] for cell in found if cell.row in (TWO_ROUNDS, *LATER)} == {2}
+    assert TWO_ROUNDS not in {cell.row for cell in cells("ablation", ask(size=small, base="selpe-paper"))}
 
 
 def test_backbones_have_controls_of_their_own() -> None:

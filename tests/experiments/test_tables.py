@@ -15,7 +15,7 @@ from bench_world import ask, size
 from selpe.experiments.arms import ARMS, NOTHING, PRIVATE_ROWS, REAL_ROWS
 from selpe.experiments.blocks import Block, Table, Text, markdown, mean_cell
 from selpe.experiments.charts import charts
-from selpe.experiments.designs import DESIGNS
+from selpe.experiments.designs import DESIGNS, LATER, TWO_ROUNDS
 from selpe.experiments.grid import Cell
 from selpe.experiments.lead import leads
 from selpe.experiments.outputs import write_outputs
@@ -193,6 +193,14 @@ def test_ablation_shows_the_difference_to_the_whole_and_the_papers_figures() -> 
     assert row(found, "SelPE, paper's configuration")[4] == "+4.0 ± 0.0"
     elsewhere = tables(page(results("ablation", data=("water",)), setting("ablation", epsilons=(2.0,))))[0]
     assert row(elsewhere, "without two stages")[1] == "61.0 ± 0.6"
+
+
+def test_what_is_taken_from_a_run_of_two_rounds_is_held_against_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LEVEL, TWO_ROUNDS, 65.0)
+    monkeypatch.setitem(LEVEL, LATER[0], 62.0)
+    found = tables(page(results("ablation"), setting("ablation", epsilons=(2.0,))))[0]
+    assert row(found, LATER[0])[4] == "−3.0 ± 0.0"
+    assert row(found, "without guides")[4] == "0.0 ± 0.0"
 
 
 def test_privacy_shows_nrs_dcr_and_true_positives() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from selpe.experiments.arms import ARMS, EVERYTHING, NOTHING, PRIVATE_ROWS, REAL_ROWS, Arm, arm_of
@@ -24,6 +24,8 @@ WITHOUT: Mapping[str, Mapping[str, Any]] = {
     "without two stages": {"stages": 1},
     "without field kernel": {"kernel": "global"},
 }
+LATER = ("without contrast", "without progressive quota")  # these act from the second round on
+TWO_ROUNDS = "two rounds"
 WITHOUT_OURS: Mapping[str, Mapping[str, Any]] = {
     "without guides": {"guides": "off"},
     "without bundles": {"bundles": 0},
@@ -68,6 +70,15 @@ class Ask:
             self.size.per_class, private or self.size.private, own, dict(factors or {}), draw,
         )  # fmt: skip
 
+    def draws(self, data: str, seed: int, arm: Arm, epsilon: float, **more: Any) -> Iterator[Cell]:
+        """A run of an arm; of SelPE, as many as the size draws.
+
+        The candidates are the same for every draw, so that it costs little, and a difference between two single
+        draws is mostly noise.
+        """
+        for draw in range(self.size.draws if arm.name == "selpe" else 1):
+            yield self.cell(data, seed, arm, epsilon, draw=draw, **more)
+
     def epsilons_of(self, arm: Arm) -> Sequence[float]:
         """The ε at which an arm is run: some take long, and a small size runs them at few."""
         few = [epsilon for epsilon in self.epsilons if arm.slow and epsilon in self.size.slow_at]
@@ -76,7 +87,7 @@ class Ask:
     def controls(self, data: str, seed: int, *, arm: Arm | None = None, **more: Any) -> Iterator[Cell]:
         """The four controls of a split."""
         mine = arm or ARMS["selpe"]
-        yield self.cell(data, seed, mine, 0.0, row=NOTHING, **more)
+        yield from self.draws(data, seed, mine, 0.0, row=NOTHING, **more)
         yield self.cell(data, seed, mine, math.inf, row=EVERYTHING, **more)
         yield from self.real(data, seed, private=more.get("private"), factors=more.get("factors"))
 
@@ -90,24 +101,13 @@ class Ask:
 
 
 def main(ask: Ask) -> Iterator[Cell]:
-    """Data sets × methods × ε: the paper's main table.
-
-    SelPE and its control without private rows are drawn several times: their candidates are the same for every draw,
-    so that it costs little, and a difference between two single draws is mostly noise.
-    """
-    yield from _methods(ask, ask.size.draws)
-
-
-def _methods(ask: Ask, draws: int) -> Iterator[Cell]:
+    """Data sets × methods × ε: the paper's main table."""
     for data, seed in _places(ask):
         yield from ask.controls(data, seed)
-        for draw in range(1, draws):
-            yield ask.cell(data, seed, ARMS["selpe"], 0.0, row=NOTHING, draw=draw)
         for name in ask.methods:
             arm = arm_of(name)
             for epsilon in ask.epsilons_of(arm):
-                for draw in range(draws if name == "selpe" else 1):
-                    yield ask.cell(data, seed, arm, epsilon, draw=draw)
+                yield from ask.draws(data, seed, arm, epsilon)
 
 
 def backbone(ask: Ask) -> Iterator[Cell]:
@@ -116,10 +116,10 @@ def backbone(ask: Ask) -> Iterator[Cell]:
     for data, seed in _places(ask):
         for llm in ask.llms:
             told: dict[str, Factor] = {"backbone": llm}
-            yield ask.cell(data, seed, arm, 0.0, row=NOTHING, llm=llm, factors=told)
+            yield from ask.draws(data, seed, arm, 0.0, row=NOTHING, llm=llm, factors=told)
             yield ask.cell(data, seed, arm, math.inf, row=EVERYTHING, llm=llm, factors=told)
             for epsilon in ask.epsilons:
-                yield ask.cell(data, seed, arm, epsilon, llm=llm, factors=told)
+                yield from ask.draws(data, seed, arm, epsilon, llm=llm, factors=told)
         yield from ask.real(data, seed)
 
 
@@ -131,7 +131,7 @@ def scale(ask: Ask) -> Iterator[Cell]:
             yield from ask.controls(data, seed, private=rows, factors=told)
             for name in ask.methods:
                 for epsilon in ask.epsilons:
-                    yield ask.cell(data, seed, arm_of(name), epsilon, private=rows, factors=told)
+                    yield from ask.draws(data, seed, arm_of(name), epsilon, private=rows, factors=told)
 
 
 def hyper(ask: Ask) -> Iterator[Cell]:
@@ -148,14 +148,25 @@ def hyper(ask: Ask) -> Iterator[Cell]:
 
 
 def ablation(ask: Ask) -> Iterator[Cell]:
-    """The base, and the base without each of its parts."""
+    """The base, and the base without each of its parts.
+
+    Where a size takes one round, parts that matter from the second round on are taken from a run of two, which is a
+    row of its own. Its texts have to be written for each draw: there are fewer.
+    """
     arm = arm_of(ask.base)
     parts = {"full": {}, **WITHOUT, **(WITHOUT_OURS if ask.base == "selpe" else {})}
+    single = merged(ask.size.settings, arm.settings, ask.settings).get("rounds") == 1
+    later: dict[str, Mapping[str, Any]] = {}
+    if single:
+        later = {TWO_ROUNDS: {}, **{row: parts.pop(row) for row in LATER}}
     for data, seed in _places(ask):
         yield from ask.controls(data, seed, arm=arm)
         for epsilon in ask.epsilons:
             for row, taken in parts.items():
-                yield ask.cell(data, seed, arm, epsilon, row=row, settings=taken)
+                yield from ask.draws(data, seed, arm, epsilon, row=row, settings=taken)
+            for row, taken in later.items():
+                for draw in range(max(1, ask.size.draws // 8)):
+                    yield ask.cell(data, seed, arm, epsilon, row=row, settings={"rounds": 2, **taken}, draw=draw)
             if ask.base == "selpe":
                 yield ask.cell(data, seed, ARMS["selpe-paper"], epsilon)
 
@@ -167,12 +178,12 @@ def privacy(ask: Ask) -> Iterator[Cell]:
         for name in ask.methods:
             for epsilon in ask.epsilons:
                 if name != "dpds":
-                    yield ask.cell(data, seed, arm_of(name), epsilon)
+                    yield from ask.draws(data, seed, arm_of(name), epsilon)
 
 
 def compare(ask: Ask) -> Iterator[Cell]:
-    """Every method on the same data, by every measure."""
-    return _methods(ask, 1)
+    """Every method on the same data, by every measure, each drawn once."""
+    return main(replace(ask, size=replace(ask.size, draws=1, slow_at=())))
 
 
 DESIGNS: Mapping[str, Callable[[Ask], Iterator[Cell]]] = {

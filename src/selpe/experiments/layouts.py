@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from selpe.experiments import paper
 from selpe.experiments.arms import ARMS, CONTROLS, title_of
 from selpe.experiments.blocks import Block, Table, Text, mean_cell
+from selpe.experiments.designs import LATER, TWO_ROUNDS
 from selpe.experiments.grid import Factor
 from selpe.experiments.lead import difference, lead_table
 from selpe.experiments.results import Mean, Meant, Results
@@ -173,7 +174,7 @@ def _ablation(results: Results, setting: Setting) -> list[Block]:
     headings = ("variant", "text", "structured", "mean", "mean less full", "S-CFG")
     for data in results.data():
         for value in setting.ordered:
-            full = results.utility(Meant(data, "full", value))
+            full, two = (results.utility(Meant(data, row, value)) for row in ("full", TWO_ROUNDS))
             rows = []
             for row in results.ordered_rows():
                 meant = Meant.under(data, row, value)
@@ -183,11 +184,14 @@ def _ablation(results: Results, setting: Setting) -> list[Block]:
                     for place, kind in enumerate(("text", "structured"))
                 )
                 mine = results.utility(meant)
-                apart = "" if row == "full" else mean_cell(difference(mine, full), sign=True)
+                whole = two if two and row in LATER else full
+                apart = "" if row == "full" else mean_cell(difference(mine, whole), sign=True)
                 valid = mean_cell(results.mean("s_cfg", meant))
                 rows.append((title_of(row), text, structured, mean_cell(Mean.of(list(mine.values()))), apart, valid))
             blocks.append(Text(f"{data}, ε = {epsilon(value)}", 2))
             blocks.append(Table(headings, tuple(rows)))
+            if two:
+                blocks.append(Text(f"{' and '.join(LATER)}: two rounds, less those of '{TWO_ROUNDS}'.".capitalize()))
     return blocks
 
 

@@ -24,7 +24,7 @@ class Size:
     rows: tuple[int, ...]  # private rows a class of the experiment on scale
     hyper: Mapping[str, tuple[float, ...]]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    draws: int = 1  # of SelPE's private choices, for each split and ε of the main table
+    draws: int = 1  # of SelPE's private choices, for each split and ε
     slow_at: tuple[float, ...] = ()  # ε at which slow methods are run, among several; all where empty
 
 
@@ -59,7 +59,7 @@ SIZES: Mapping[str, Size] = {
             private=20,
             seeds=3,
             epsilons=(4.0, 2.0, 1.0),  # ε = ∞ is among the controls
-            draws=4,
+            draws=16,
             slow_at=(4.0,),
             most_test=None,
             views=_EMBEDDED,
