@@ -178,7 +178,7 @@ def chances(votes: NDArray[np.int64], epsilon: float, key: str) -> NDArray[np.fl
     """How often each set wins, by the mechanism of a run with seeded noise in the place of OpenDP's."""
     if epsilon == 0:
         return np.full(len(votes), 1 / len(votes))
-    selector = SeededMechanism(epsilon, 0, test_only=True).calibrate(Influence(step=3), key)
+    selector = SeededMechanism(epsilon, 0, test_only=True).calibrate(Influence(step=Predictive.step), key)
     won = np.bincount([selector.draw(votes) for _ in range(DRAWS)], minlength=len(votes))
     return np.asarray(won / DRAWS)
 

@@ -93,7 +93,7 @@ class RunConfig(BaseModel):
         "auto", description="Prompt variants to vote on before round 1: ours, none, or ours and your own texts."
     )
     guide_sample: int = Field(10, ge=1, le=100, description="Records per class by which a guide is judged.")
-    bundles: int = Field(32, ge=0, le=512, description="Candidate release sets to vote on at the end; 0: off.")
+    bundles: int = Field(128, ge=0, le=512, description="Candidate release sets to vote on at the end; 0: off.")
     contrast: bool = Field(True, description="Show contrasts of winners as negative exemplars.")
     quota: Literal["progressive", "uniform"] = Field("progressive", description="How records spread over rounds.")
     stages: Literal[1, 2] = Field(2, description="2: context, then record; 1: the record at once (ablation).")

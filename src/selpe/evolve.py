@@ -47,7 +47,7 @@ class Method:
     explore: float = 1 / 3
     exemplars: int = 2
     guide_sample: int = 10  # records per class that stand for a guide in the vote
-    bundles: int = 32
+    bundles: int = 128
     test_seed: int | None = None  # a seeded selection, for tests only; stamps the run 'not private'
 
 

@@ -243,7 +243,7 @@ def test_a_choice_among_sets_keeps_to_its_claim(monkeypatch: pytest.MonkeyPatch)
             table.choose(Predictive(TwoViews()), mechanism=NoisyMax(EPSILON), selection="bundle")
         scores[rows] = [seen]
     for law, adjacency in itertools.product(LAWS, ADJACENCIES):
-        ratio = found(scores, PAIRS[adjacency](universe, 3), law, scale_of(law, adjacency, Influence(step=2)))
+        ratio = found(scores, PAIRS[adjacency](universe, 3), law, scale_of(law, adjacency, Influence()))
         assert 0.3 * EPSILON <= ratio <= EPSILON + ROUNDING
 
 

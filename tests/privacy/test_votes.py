@@ -115,7 +115,7 @@ def test_a_row_moves_every_score_by_at_most_one_step_whatever_the_kernel_says(
 @given(
     hnp.arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(1, 6), st.integers(1, 7)), elements=any_float),
 )
-def test_a_rows_vote_on_sets_is_between_nothing_and_one_approval_per_view(scores: NDArray[np.float64]) -> None:
+def test_a_rows_vote_on_a_set_is_an_approval_or_nothing(scores: NDArray[np.float64]) -> None:
     vote = Predictive(Table(scores))
     for row in range(scores.shape[1]):
         cast = vote.tally([{"x": row}])
@@ -182,11 +182,26 @@ def test_tallies_do_not_depend_on_how_rows_are_cut_into_parts(
     assert (alone == whole).all()
 
 
-def test_views_are_averaged_into_half_votes() -> None:
+def test_a_row_approves_sets_by_all_views_together() -> None:
+    # Places: 0 + 0, 3 + 3, 1 + 2, 2 + 1. Of the two equals the first is approved.
     scores = np.array([[[0.9, 0.1, 0.5, 0.2]], [[0.9, 0.1, 0.2, 0.5]]])
     vote = Predictive(Table(scores))
-    assert vote.step == 2
-    assert vote.tally([{"x": 0}]).tolist() == [2, 0, 1, 1]
+    assert vote.step == 1
+    assert vote.tally([{"x": 0}]).tolist() == [1, 0, 1, 0]
+    # The second is the best of one view and the last of another; the fourth is second in both.
+    mixed = np.array([[[0.1, 0.9, 0.2, 0.8]], [[0.9, 0.1, 0.2, 0.8]]])
+    assert Predictive(Table(mixed)).tally([{"x": 0}]).tolist() == [1, 0, 0, 1]
+
+
+def test_sets_that_are_equal_in_a_view_share_a_place_there() -> None:
+    # Were equals placed by index, the first set would gain by the view that knows nothing.
+    blank, told = [[0.5, 0.5, 0.5, 0.5]], [[0.1, 0.4, 0.3, 0.2]]
+    assert Predictive(Table(np.array([blank, blank, told]))).tally([{"x": 0}]).tolist() == [0, 1, 1, 0]
+
+
+def test_a_set_that_a_view_cannot_judge_is_last_there() -> None:
+    scores = np.array([[[math.nan, 0.1, 0.2, 0.3]], [[0.8, 0.9, 0.1, 0.2]]])
+    assert Predictive(Table(scores)).tally([{"x": 0}]).tolist() == [0, 1, 0, 1]
 
 
 def test_with_an_odd_number_of_sets_the_smaller_half_is_approved() -> None:

@@ -27,8 +27,8 @@ Vote = Literal["approval", "closeness", "prototype"]
 MOST_ROUNDS = 5  # the paper's T
 MOST_BATCHES = 4  # winners become exemplars, and a prompt holds few
 DEFAULT_ALPHA = 0.25
-GUIDE_SHARE, GUIDE_CAP = 0.3, 0.5
-BUNDLE_SHARE, BUNDLE_CAP = 0.6, 2.0
+GUIDE_SHARE, GUIDE_CAP = 0.15, 0.25
+BUNDLE_SHARE, BUNDLE_CAP = 0.65, 3.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,18 +166,15 @@ class Prototype:
 
 @dataclass(frozen=True, slots=True)
 class Predictive:
-    """A row approves, in each view, the half of the sets whose public model ranks its own label highest.
+    """A row approves the half of the sets that serve it best, all views taken together.
 
-    The views' approvals are averaged; the average times the number of views is the integer vote.
+    In each view sets have places, by how highly their public model ranks the row's own label. Places are added up over
+    the views: a set that is good in all of them is told from one that is good in one.
     """
 
     judge: Judge = field(repr=False)
     kernel: ClassVar[None] = None
-
-    @property
-    def step(self) -> int:
-        """One approval per view."""
-        return self.judge.views
+    step: ClassVar[int] = 1
 
     @property
     def options(self) -> int:
@@ -190,12 +187,12 @@ class Predictive:
         return self.judge.remote
 
     def tally(self, rows: Sequence[Record]) -> NDArray[np.int64]:
-        """The approvals of each set over rows and views."""
+        """The approvals of each set over the rows."""
         scores = np.zeros(self.options, dtype=np.int64)
         for row in rows:
             # One row at a time: rounding in a public model then cannot depend on the other rows.
-            views = np.asarray(self.judge.score([row]), dtype=np.float64).reshape(self.step, self.options)
-            scores += lowest(-views, sets_approved(self.options)).sum(axis=0, dtype=np.int64)
+            views = np.asarray(self.judge.score([row]), dtype=np.float64).reshape(self.judge.views, self.options)
+            scores += lowest(_places(views)[None], sets_approved(self.options))[0]
         return scores
 
 
@@ -262,6 +259,19 @@ def sets_approved(options: int) -> int:
     and 0.22), votes for six of them did not (−0.17 and 0.25). Graded votes did no better.
     """
     return options // 2
+
+
+def _places(views: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of each set, its places in the views added up; 0 is the first, equals share theirs.
+
+    What is no number comes last, and a set without any has no place.
+    """
+    known = np.where(np.isnan(views), -np.inf, views)
+    better, equal = (
+        compare(known[:, None, :], known[:, :, None]).sum(axis=2) for compare in (np.greater, np.equal)
+    )  # fmt: skip
+    places: NDArray[np.float64] = (better + (equal - 1) / 2).sum(axis=0)  # halves: exact in any order
+    return np.where(np.isnan(views).all(axis=0), np.nan, places)
 
 
 def lowest(costs: NDArray[np.float32] | NDArray[np.float64], count: int) -> NDArray[np.bool_]:
