@@ -59,7 +59,7 @@ SIZES: Mapping[str, Size] = {
             private=20,
             seeds=3,
             epsilons=(4.0, 2.0, 1.0),  # ε = ∞ is among the controls
-            draws=16,
+            draws=8,
             slow_at=(4.0,),
             most_test=None,
             views=_EMBEDDED,
