@@ -55,6 +55,19 @@ def test_a_second_writer_gets_a_store_of_its_own(tmp_path: Path) -> None:
     assert all(len(path.read_bytes().splitlines()) == len(REQUESTS) for path in tmp_path.glob("*.jsonl"))
 
 
+def test_a_second_writer_begins_with_the_whole_answers_of_the_first(tmp_path: Path) -> None:
+    model = FakeModel()
+    one = SharedAnswers(tmp_path, "a", model, HashingEncoder())
+    texts(one)
+    with (tmp_path / "a.jsonl").open("ab") as file:
+        file.write(b'{"key": "half a li')
+    two = SharedAnswers(tmp_path, "a", model, HashingEncoder())
+    texts(two)
+    assert model.requests_served == len(REQUESTS)
+    one.close()
+    two.close()
+
+
 def test_a_text_is_encoded_once_for_all_cells_and_what_that_spares_is_counted(tmp_path: Path) -> None:
     encoder = HashingEncoder()
     answers = SharedAnswers(tmp_path, "a-0-fake", FakeModel(), encoder)

@@ -119,7 +119,8 @@ class SharedVectors:
 class SharedAnswers:
     """The answers of one model for one split, on disk; opened once per process and closed at the end.
 
-    A store has one writer. Another process that works on the same experiment keeps a store of its own.
+    A store has one writer. Another process that works on the same experiment keeps a store of its own, which begins with
+    what the first one has by then.
     """
 
     def __init__(self, folder: Path, name: str, model: ChatModel, encoder: Encoder) -> None:
@@ -134,17 +135,21 @@ class SharedAnswers:
                 break
             except Timeout:
                 continue
+        first = folder / f"{name}.jsonl"
+        if path != first and not path.exists():
+            known = first.read_bytes()
+            path.write_bytes(known[: known.rfind(b"\n") + 1])  # the last line may be half written
         self._speed = path.with_suffix(".speed.json")
         self._store = AnswerStore(path)
         self.timed = Timed(model)
         self.model: ChatModel = RememberingModel(self.timed, self._store)
-        known = read_json(self._speed) or {}
-        self._before = (int(known.get("tokens", 0)), float(known.get("seconds", 0.0)))
+        speeds = read_json(self._speed) or {}
+        self._before = (int(speeds.get("tokens", 0)), float(speeds.get("seconds", 0.0)))
         self.vectors = SharedVectors(
             path.with_suffix(f".{slug(encoder.name)}.sqlite"),
             encoder,
-            texts=int(known.get("texts", 0)),
-            seconds=float(known.get("encoding", 0.0)),
+            texts=int(speeds.get("texts", 0)),
+            seconds=float(speeds.get("encoding", 0.0)),
         )
 
     @property
