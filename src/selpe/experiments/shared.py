@@ -119,8 +119,8 @@ class SharedVectors:
 class SharedAnswers:
     """The answers of one model for one split, on disk; opened once per process and closed at the end.
 
-    A store has one writer. Another process that works on the same experiment keeps a store of its own, which begins with
-    what the first one has by then.
+    A store has one writer. Another process that works on the same experiment keeps a store of its own, which begins
+    with what the first one has by then.
     """
 
     def __init__(self, folder: Path, name: str, model: ChatModel, encoder: Encoder) -> None:
