@@ -71,7 +71,7 @@ SIZES: Mapping[str, Size] = {
             settings={
                 # One round, as planned for ε up to 2: the texts of later ones would have to be written for each draw.
                 "multiplicity": 2, "rounds": 1,
-                "augpe": {"rounds": 4, "expansion": 3},
+                "augpe": {"rounds": 3, "expansion": 3},
                 "ctcl": {**_TRAINING_SMALL, "public_records": 60, "topics": 6},
                 "dpgen": _TRAINING_SMALL,
                 "dpds": _TRAINING_SMALL,
