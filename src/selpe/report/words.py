@@ -47,8 +47,8 @@ def compact(value: Any) -> str:
         text = f"{value / 1e6:,.1f} M"
     elif size >= 10_000:
         text = f"{value / 1e3:,.0f} k"
-    elif float(value).is_integer():
-        text = f"{int(value):,}"
+    elif size >= 999.5 or float(value).is_integer():
+        text = f"{value:,.0f}"
     else:
         text = f"{value:.3g}"
     return text.replace("-", "−")
