@@ -35,8 +35,8 @@ def test_figures_have_fixed_digits_and_no_negative_zero(value: object, digits: i
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (7, "7"), (0.3512, "0.351"), (1250, "1,250"), (4980.25, "4,980"), (12_345, "12 k"), (3_400_000, "3.4 M"), (-12_345, "−12 k"),
-        (999_900, "1.0 M"), (None, "–"),
+        (7, "7"), (0.3512, "0.351"), (1250, "1,250"), (4980.25, "4,980"), (12_345, "12 k"), (3_400_000, "3.4 M"),
+        (-12_345, "−12 k"), (999_900, "1.0 M"), (None, "–"),
     ],
 )  # fmt: skip
 def test_compact_numbers_tell_their_size(value: object, text: str) -> None:
