@@ -82,7 +82,7 @@ def test_candidates_are_k_per_record_and_a_sample_per_guide() -> None:
     assert candidates_of(config(records=50, multiplicity=5, guide_sample=6), UNLABELLED, guides=2, voted=True) == 262
 
 
-@pytest.mark.parametrize("guides", ["auto", "off", ["write tersely", "write at length"]])
+@pytest.mark.parametrize("guides", ["auto", "mixed", "off", ["write tersely", "write at length"]])
 def test_guides_are_counted_as_a_run_counts_them(guides: Any) -> None:
     settings = config(guides=guides, llm="fake")
     assert len(stand_in_guides(settings, SCHEMA)) == len(guides_of(settings, SCHEMA, FakeModel()))

@@ -141,6 +141,17 @@ def test_the_first_round_and_a_share_of_every_later_one_has_no_exemplars(tmp_pat
     assert sum(shown[36:72]) == 18
 
 
+def test_mixed_guides_take_turns_in_every_round_and_are_not_voted_on(tmp_path: Path) -> None:
+    world = World(tmp_path, bundles=8)
+    evolved = world.evolve(Method(bundles=8, mixed=True), guides=3)
+    chosen = [event.selection for event in world.events if isinstance(event, Selected)]
+    assert chosen == ["round-1", "round-2", "round-3", "bundle"]
+    pools = [event.found for event in world.events if isinstance(event, PoolReady)]
+    assert pools == [12, 24, 36]  # as many as with one guide: no samples to judge guides by
+    turns = Counter(c.proposal.guide.name for c in evolved.candidates)
+    assert len(turns) == 3
+
+
 def test_guides_and_bundles_are_one_choice_each_and_can_be_switched_off(tmp_path: Path) -> None:
     world = World(tmp_path, guides=3, bundles=8)
     evolved = world.evolve(Method(bundles=8), guides=3)

@@ -15,7 +15,7 @@ from selpe.schema import Schema
 
 
 def guides_of(config: RunConfig, schema: Schema, model: ChatModel) -> tuple[Guide, ...]:
-    """The guides that a run votes on: one alone where voting is off."""
+    """The guides that a run votes on or takes in turn: one alone where they are off."""
     capabilities = model.capabilities()
     if config.guides == "off":
         return (default_guide(model.name, capabilities),)
@@ -38,7 +38,7 @@ def plan_of(config: RunConfig, schema: Schema, *, units: int, guides: int) -> Pl
         batches=config.batches,
         alpha=config.alpha,
         schedule=config.epsilon_schedule,
-        guides=guides if guides > 1 else 0,
+        guides=guides if guides > 1 and config.guides != "mixed" else 0,
         bundles=config.bundles if config.bundles > 1 else 0,
         class_sizes=config.class_sizes,
         quotas=config.quotas,
@@ -60,6 +60,7 @@ def method_of(config: RunConfig) -> Method:
         explore=config.explore,
         exemplars=config.exemplars,
         guide_sample=config.guide_sample,
+        mixed=config.guides == "mixed",
         bundles=config.bundles,
     )
 

@@ -89,8 +89,10 @@ class RunConfig(BaseModel):
     votes: Literal["approval", "closeness", "prototype"] = Field("approval", description="How a row votes on records.")
     epsilon_schedule: Literal["uniform", "increasing"] = Field("uniform", description="How ε is split over rounds.")
 
-    guides: Literal["auto", "off"] | list[str] = Field(
-        "auto", description="Prompt variants to vote on before round 1: ours, none, or ours and your own texts."
+    guides: Literal["auto", "mixed", "off"] | list[str] = Field(
+        "auto",
+        description="Prompt variants to vote on before round 1: ours, or ours and your own texts. 'mixed' takes ours "
+        "in turn without that vote, 'off' takes one.",
     )
     guide_sample: int = Field(10, ge=1, le=100, description="Records per class by which a guide is judged.")
     bundles: int = Field(128, ge=0, le=512, description="Candidate release sets to vote on at the end; 0: off.")

@@ -47,6 +47,7 @@ class Method:
     explore: float = 1 / 3
     exemplars: int = 2
     guide_sample: int = 10  # records per class that stand for a guide in the vote
+    mixed: bool = False  # guides take turns, and the vote on candidate releases judges them; no vote of their own
     bundles: int = 128
     test_seed: int | None = None  # a seeded selection, for tests only; stamps the run 'not private'
 
@@ -131,7 +132,8 @@ class Evolution:
             size = max(1, self.method.multiplicity * quota[label])
             explored = size if t == 1 else math.ceil(self.method.explore * size)
             for i in range(size):
-                whole = self._proposal(f"round-{t}", label, i, guide, context[label])
+                turn = self.guides[i % len(self.guides)] if self.method.mixed else guide
+                whole = self._proposal(f"round-{t}", label, i, turn, context[label])
                 proposals.append(without_exemplars(whole) if i < explored else whole)
         return self._generate("round", t, proposals)
 

@@ -35,6 +35,7 @@ class SelectionGuidedEvolution:
     def fit(self, table: PrivateTable, schema: Schema, budget: Mapping[str, float]) -> Synthesized:
         """The evolved table, its raw outputs, and the guide and set that were chosen on the way."""
         parts, beyond = self.parts, self.parts.config.records - self.parts.config.core
+        method = replace(method_of(parts.config), test_seed=parts.test_seed)
         evolved = Evolution(
             private=table,
             schema=schema,
@@ -46,7 +47,7 @@ class SelectionGuidedEvolution:
             public_encoder=parts.public_encoder,
             plan=self.plan.at(budget),
             guides=guides_of(parts.config, schema, parts.model),
-            method=replace(method_of(parts.config), test_seed=parts.test_seed),
+            method=method,
             adjacency=parts.config.adjacency,
             seed=parts.config.seed,
             emit=parts.emit if beyond <= 0 else _as_core(parts.emit, beyond),
@@ -59,7 +60,7 @@ class SelectionGuidedEvolution:
             records=tuple(candidate.record for candidate in evolved.candidates),
             raw=tuple(RawOutput(made.raw, made.proposal.label, made.record) for made in evolved.candidates),
             drawn=evolved.selections,
-            notes={"guide": evolved.guide.name, "bundle": evolved.bundle}
+            notes={"guide": "all in turn" if method.mixed else evolved.guide.name, "bundle": evolved.bundle}
             | ({} if whole is None else {"core": len(whole.core), "missing": whole.missing}),
             evolved=evolved,
             whole=whole,

@@ -140,7 +140,7 @@ class Plan:
 
 
 def split_epsilon(epsilon: float, *, guides: bool, bundles: bool) -> tuple[float, float, float]:
-    """The ε of guides, records and bundles; what a kind that is off would have had goes to records.
+    """The ε of guides, records and bundles. Where guides are not voted on, bundles have their part; else records.
 
     By measurement (docs/results.md): a choice among guides has nearly all it can get at ε = 0.5, one among candidate
     releases gains up to ε = 2, and steering by records gains least. So records have what the other two leave.
@@ -148,7 +148,8 @@ def split_epsilon(epsilon: float, *, guides: bool, bundles: bool) -> tuple[float
     if epsilon == 0 or math.isinf(epsilon):
         return (epsilon if guides else 0.0), epsilon, (epsilon if bundles else 0.0)
     guide = min(GUIDE_CAP, GUIDE_SHARE * epsilon) if guides else 0.0
-    bundle = min(BUNDLE_CAP, BUNDLE_SHARE * epsilon) if bundles else 0.0
+    share = BUNDLE_SHARE if guides else BUNDLE_SHARE + GUIDE_SHARE
+    bundle = min(BUNDLE_CAP, share * epsilon) if bundles else 0.0
     record = epsilon - guide - bundle
     while math.fsum((guide, record, bundle)) > epsilon:  # by rounding
         record = math.nextafter(record, 0.0)
