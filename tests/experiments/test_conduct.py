@@ -99,6 +99,20 @@ def test_cells_share_answers_and_say_what_they_would_take_alone(tmp_path: Path) 
     assert all(run["seconds"] >= 0.9 * pace - 0.1 for run in runs)
 
 
+@pytest.mark.parametrize(("settings", "pools"), [({}, 2), ({"seed": 0}, 1)])
+def test_splits_have_answers_of_their_own_unless_the_seed_of_the_runs_is_set(
+    tmp_path: Path, settings: dict[str, Any], pools: int
+) -> None:
+    model = FakeModel()
+    asked = ask(seeds=[0, 1], settings=settings, methods=("selpe",))
+    grid = [cell for cell in DESIGNS["compare"](asked) if cell.row == "selpe"]
+    with bench(tmp_path / "exp", model=model) as made:
+        conduct(grid, made)
+        fresh = [(made.result(cell) or {})["run"]["fresh_tokens"] for cell in grid]
+    assert [cell.seed for cell in grid] == [0, 1]
+    assert sum(tokens > 0 for tokens in fresh) == pools
+
+
 class Failing(FakeModel):
     """A model that fails where its seed says so."""
 

@@ -43,6 +43,7 @@ Methods = Annotated[
 ]
 Records = Annotated[int | None, typer.Option(min=1, help="Synthetic records a class.")]
 Private = Annotated[int | None, typer.Option(min=1, help="Private rows a class.")]
+Draws = Annotated[int | None, typer.Option(min=1, help="How often SelPE's private choices are drawn on every split.")]
 On = Annotated[Literal["test", "validation"], typer.Option(help="The rows that figures are measured on.")]
 Base = Annotated[Literal["selpe", "selpe-paper"], typer.Option(help="What backbone, hyper and ablation vary.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Any setting of the runs, as name=value.")]
@@ -81,6 +82,7 @@ def _command(name: str) -> Callable[..., None]:
         methods: Methods = None,
         records: Records = None,
         private: Private = None,
+        draws: Draws = None,
         on: On = "test",
         base: Base = "selpe",
         setting: Set = None,
@@ -106,6 +108,7 @@ def _command(name: str) -> Callable[..., None]:
             per_class=records or amounts.per_class,
             private=private or (10**6 if whole else amounts.private),
             views=tuple(_split(views)) or amounts.views,
+            draws=draws or amounts.draws,
         )
         ask = _ask(
             name, amounts, list(sources), seeds=seeds, epsilons=_words(epsilon), methods=_split(methods), base=base,

@@ -41,7 +41,7 @@ ARMS: Mapping[str, Arm] = {
         Arm("selpe", "SelPE", "selpe"),
         Arm("selpe-paper", "SelPE, paper's configuration", "selpe", "selpe", PAPER, slow=True),
         Arm("augpe", "Aug-PE", "augpe", "augpe", slow=True),
-        Arm("wasp", "WASP", "wasp", "wasp"),
+        Arm("wasp", "WASP", "wasp", "wasp", slow=True),
         Arm("ctcl", "CTCL", "ctcl", "ctcl", slow=True),
         Arm("dpgen", "DP-Gen", "dpgen", "dpgen", slow=True),
         Arm("dpds", "DP-DS", "dpds", "dpds", slow=True),

@@ -187,12 +187,14 @@ class Bench:
         return Run.create(self.config(cell), name=RUN, ledger=folder / LEDGER)
 
     def _shared(self, cell: Cell, llm: str) -> SharedAnswers:
-        place = (cell.data, cell.seed, llm)
+        # By the seed of the run, which is the split's unless it is set: then all splits share their answers.
+        seed = int(cell.settings.get("seed", cell.seed))
+        place = (cell.data, seed, llm)
         if place not in self._answers:
             if llm not in self._models:
                 self._models[llm] = self.open_model(llm)
             # By the schema, not the rows: what models are asked before a choice does not depend on these.
-            name = f"{cell.data}-{self.split(cell).schema.fingerprint()[:8]}-{cell.seed}-{slug(llm)}"
+            name = f"{cell.data}-{self.split(cell).schema.fingerprint()[:8]}-{seed}-{slug(llm)}"
             self._answers[place] = SharedAnswers(self.root / "answers", name, self._models[llm], self.encoder)
         return self._answers[place]
 

@@ -62,8 +62,9 @@ class Ask:
         draw: int = 0,
     ) -> Cell:
         """A run of an arm."""
-        # Groups of other methods change nothing: they stay out, so that cells are shared between experiments.
-        every = merged(self.size.settings, arm.settings, settings or {}, self.settings)
+        # What is for other methods changes nothing: it stays out, so that cells are shared between experiments.
+        sized = {name: value for name, value in self.size.settings.items() if _concerns(name, arm.method)}
+        every = merged(sized, arm.settings, settings or {}, self.settings)
         own = {name: value for name, value in every.items() if name not in GAUSSIAN_METHODS or name == arm.method}
         return Cell(
             data, seed, arm.name if row is None else row, "run", arm.method, epsilon, llm or self.llms[0],
@@ -98,6 +99,11 @@ class Ask:
         rows = private or self.size.private
         for row, kind in ((PRIVATE_ROWS, "private rows"), (REAL_ROWS, "real rows")):
             yield Cell(data, seed, row, kind, "", 0.0, "", self.size.per_class, rows, {}, dict(factors or {}))  # type: ignore[arg-type]
+
+
+def _concerns(name: str, method: str) -> bool:
+    """Whether a size's setting is one of this method's: a baseline's own stand in a group of its name."""
+    return name == method if method in GAUSSIAN_METHODS else name not in GAUSSIAN_METHODS
 
 
 def main(ask: Ask) -> Iterator[Cell]:
