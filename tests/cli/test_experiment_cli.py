@@ -118,6 +118,18 @@ def test_a_dry_run_estimates_and_does_nothing(here: Path) -> None:
     assert not (here / "experiments" / "cells").exists()
 
 
+def test_what_is_done_so_far_can_be_shown_without_doing_more(here: Path) -> None:
+    asked = ("experiment", "compare", *OWN, "--show")
+    early = selpe(*asked)
+    assert (early.code, "Nothing of it is done yet" in early.out) == (0, True)
+    assert selpe("experiment", "compare", *OWN, "--methods", "selpe").code == 0
+    done = sorted((here / "experiments" / "cells").glob("*/result.json"))
+    shown = selpe(*asked)
+    assert shown.code == 0, shown.err
+    assert any(line.startswith("control: ε = 0") for line in shown.out.splitlines())
+    assert sorted((here / "experiments" / "cells").glob("*/result.json")) == done
+
+
 def test_given_test_rows_make_the_whole_table_private(here: Path) -> None:
     write_table(drawn(12, offset=700), SCHEMA, here / "test.csv")
     result = selpe("experiment", "compare", *OWN, "--test", "test.csv", "--methods", "wasp", "--dry-run")

@@ -55,6 +55,7 @@ Test = Annotated[Path | None, typer.Option(help="Test rows for a table of your o
 TrainPython = Annotated[Path | None, typer.Option(help="An interpreter with torch, for the methods that train.")]
 Out = Annotated[Path, typer.Option("--out", help="The folder of all experiments; cells in it are done once.")]
 Redo = Annotated[bool, typer.Option("--redo", help="Do cells again that another version of the code has done.")]
+Show = Annotated[bool, typer.Option("--show", help="Show the tables of what is done so far, then stop.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the estimate, then stop.")]
 
 
@@ -92,6 +93,7 @@ def _command(name: str) -> Callable[..., None]:
         train_python: TrainPython = None,
         out_folder: Out = Path("experiments"),
         redo: Redo = False,
+        show: Show = False,
         dry_run: DryRun = False,
     ) -> None:
         from dataclasses import replace
@@ -122,6 +124,7 @@ def _command(name: str) -> Callable[..., None]:
             on=on,
             train_python=train_python,
             redo=redo,
+            show=show,
             out_folder=out_folder,
             dry_run=dry_run,
         )
