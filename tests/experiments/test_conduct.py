@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from bench_world import ask, bench, source
+from bench_world import ask, bench, size, source
 from selpe.errors import ModelError, StoppedError
 from selpe.events import Answered, Event
 from selpe.experiments.arms import NOTHING
@@ -202,6 +202,19 @@ def test_an_estimate_comes_before_and_knows_what_is_done(tmp_path: Path) -> None
         conduct(grid, made)
         after = outlook(grid, pending(grid, made), made)
         assert (after.cells, after.done, after.tokens) == (6, 6, 0)
+
+
+def test_texts_that_are_written_before_any_choice_are_counted_once(tmp_path: Path) -> None:
+    one, several = (
+        [cell for cell in DESIGNS["main"](ask(size=size(draws=draws), methods=("selpe",))) if cell.kind == "run"]
+        for draws in (1, 4)
+    )
+    voted = [replace(cell, settings={**cell.settings, "guides": "auto"}) for cell in several]
+    with bench(tmp_path / "exp") as made:
+        single, shared, apart = (outlook(grid, pending(grid, made), made).tokens for grid in (one, several, voted))
+        conduct(one[:1], made)
+        assert outlook(several, pending(several, made), made).tokens == 0
+    assert 0 < single == shared < apart
 
 
 def test_cells_of_an_older_version_are_shown_and_done_again_on_request(

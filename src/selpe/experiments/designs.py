@@ -111,7 +111,7 @@ def main(ask: Ask) -> Iterator[Cell]:
     for data, seed in _places(ask):
         yield from ask.controls(data, seed)
         # Left to chance, releases differ most; and everything is held against this row.
-        for draw in range(ask.size.draws, 4 * ask.size.draws if ask.size.draws > 1 else 1):
+        for draw in range(ask.size.draws, 2 * ask.size.draws if ask.size.draws > 1 else 1):
             yield ask.cell(data, seed, ARMS["selpe"], 0.0, row=NOTHING, draw=draw)
         for name in ask.methods:
             arm = arm_of(name)

@@ -1,5 +1,5 @@
-"""What a grid will take, before it starts: cells, tokens, time. Model answers that cells share are counted for each of
-them, so that it is an upper estimate."""
+"""What a grid will take, before it starts: cells, tokens, time. Answers that cells surely share are counted once, others
+for each of them, so that it is an upper estimate."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _JUDGING = 12.0  # seconds a cell, where none has been judged yet
 # Settings that change neither the number of candidates nor their length; nor do ε and seed.
 _UNTOLD = frozenset({"rounds", "batches", "alpha", "temperature", "contrast", "quota", "kernel", "explore", "votes",
                      "inclusion", "mechanism"})  # fmt: skip
+_NOT_VOTED = ("mixed", "off")
+_OF_TEXTS = ("guides", "multiplicity", "stages", "temperature", "record_temperature", "seed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ def outlook(cells: Sequence[Cell], todo: Sequence[Cell], bench: Bench) -> Outloo
     """The estimate for what is still to do."""
     known: dict[tuple[Any, ...], tuple[int, float, str]] = {}
     by_row: dict[str, float] = {}
+    there = {_pool(cell) for cell in cells if bench.result(cell) is not None}
     tokens, bases = 0, dict.fromkeys(["nothing to do"])
     judging = _judging(cells, bench)
     for cell in todo:
@@ -55,6 +58,9 @@ def outlook(cells: Sequence[Cell], todo: Sequence[Cell], bench: Bench) -> Outloo
             if alike not in known:
                 known[alike] = _estimate(cell, bench)
             written, seconds, basis = known[alike]
+            if (pool := _pool(cell)) is not None:
+                written, seconds = (0, 0.0) if pool in there else (written, seconds)
+                there.add(pool)
         tokens += written
         by_row[cell.row] = by_row.get(cell.row, 0.0) + seconds + judging
         bases[basis] = None
@@ -65,6 +71,14 @@ def outlook(cells: Sequence[Cell], todo: Sequence[Cell], bench: Bench) -> Outloo
     return Outlook(
         len(keys), len(keys) - len(todo), tokens, sum(by_row.values()), "; ".join(said), by_row, older
     )  # fmt: skip
+
+
+def _pool(cell: Cell) -> tuple[Any, ...] | None:
+    """The texts of a run that writes all before its first private choice: ε and draws share them. Else None."""
+    settings = cell.settings
+    if cell.method != "selpe" or settings.get("rounds") != 1 or settings.get("guides") not in _NOT_VOTED:
+        return None
+    return cell.data, cell.seed, cell.llm, cell.per_class, *(settings.get(name) for name in _OF_TEXTS)
 
 
 def _estimate(cell: Cell, bench: Bench) -> tuple[int, float, str]:
