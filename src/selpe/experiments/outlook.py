@@ -1,5 +1,5 @@
-"""What a grid will take, before it starts: cells, tokens, time. Answers that cells surely share are counted once, others
-for each of them, so that it is an upper estimate."""
+"""What a grid will take, before it starts: cells, tokens, time. Answers that cells surely share are counted once,
+others for each of them, so that it is an upper estimate."""
 
 from __future__ import annotations
 
