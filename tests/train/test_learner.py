@@ -258,16 +258,20 @@ def test_a_folder_is_loaded_for_training(tiny: Path) -> None:
     assert torch.allclose(loaded.model(input_ids=row).logits, tiny_llama()(input_ids=row).logits)
 
 
-def test_an_encoder_without_a_language_head_can_be_a_classifier_too(tmp_path: Path) -> None:
-    from transformers import RobertaConfig, RobertaForMaskedLM
+@pytest.mark.parametrize("kind", ["RobertaForMaskedLM", "RobertaModel"])
+def test_an_encoder_without_a_language_head_can_be_a_classifier_too(tmp_path: Path, kind: str) -> None:
+    import transformers
+    from transformers import RobertaConfig
 
     config = RobertaConfig(
         vocab_size=257, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
         max_position_embeddings=514, pad_token_id=0,
     )  # fmt: skip
-    RobertaForMaskedLM(config).save_pretrained(tmp_path / "encoder")
+    getattr(transformers, kind)(config).save_pretrained(tmp_path / "encoder")
     tiny_tokenizer().save_pretrained(tmp_path / "encoder")
-    classifier = RecordClassifier(load_weights(str(tmp_path / "encoder")), SCHEMA, rank=2, layers=1)
+    loaded = load_weights(str(tmp_path / "encoder"))
+    assert type(loaded.model).__name__ == "RobertaModel"
+    classifier = RecordClassifier(loaded, SCHEMA, rank=2, layers=1)
     ours = TorchLearner(classifier.module, classifier, units=5, rate=1e-3, folder=tmp_path)
     gradients = list(ours.gradients(RECORDS))
     assert all(np.abs(gradient).max() > 0 for gradient in gradients)

@@ -76,7 +76,7 @@ SIZES: Mapping[str, Size] = {
                 "ctcl": {**_TRAINING_SMALL, "public_records": 60, "topics": 6},
                 "dpgen": _TRAINING_SMALL,
                 # An encoder of 22 million parameters: a better classifier than a small generator, and six times faster.
-                "dpds": {"model": "minilm", "steps": 20, "stretches": 4, "tokens": 192},
+                "dpds": {"model": "minilm", "steps": 10, "stretches": 2, "tokens": 192},
             },
         ),
         Size(

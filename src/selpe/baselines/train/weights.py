@@ -73,7 +73,7 @@ def _kind(transformers: Any, source: Path) -> Any:
     if not source.is_dir():
         return transformers.AutoModelForCausalLM
     told = transformers.AutoConfig.from_pretrained(str(source), local_files_only=True).architectures or ()
-    encodes = any("MaskedLM" in architecture for architecture in told)
+    encodes = any("MaskedLM" in name or (name.endswith("Model") and "LMHead" not in name) for name in told)
     return transformers.AutoModel if encodes else transformers.AutoModelForCausalLM
 
 
