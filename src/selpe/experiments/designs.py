@@ -24,7 +24,8 @@ WITHOUT: Mapping[str, Mapping[str, Any]] = {
     "without two stages": {"stages": 1},
     "without field kernel": {"kernel": "global"},
 }
-LATER = ("without contrast", "without progressive quota")  # these act from the second round on
+# These act from the second round on.
+LATER = ("without contrast", "without progressive quota", "without exploration")
 TWO_ROUNDS = "two rounds"
 WITHOUT_OURS: Mapping[str, Mapping[str, Any]] = {
     "without guides": {"guides": "off"},
@@ -167,7 +168,7 @@ def ablation(ask: Ask) -> Iterator[Cell]:
     single = merged(ask.size.settings, arm.settings, ask.settings).get("rounds") == 1
     later: dict[str, Mapping[str, Any]] = {}
     if single:
-        later = {TWO_ROUNDS: {}, **{row: parts.pop(row) for row in LATER}}
+        later = {TWO_ROUNDS: {}, **{row: parts.pop(row) for row in LATER if row in parts}}
     for data, seed in _places(ask):
         yield from ask.controls(data, seed, arm=arm)
         for epsilon in ask.epsilons:

@@ -191,7 +191,7 @@ def _ablation(results: Results, setting: Setting) -> list[Block]:
             blocks.append(Text(f"{data}, ε = {epsilon(value)}", 2))
             blocks.append(Table(headings, tuple(rows)))
             if two:
-                blocks.append(Text(f"{' and '.join(LATER)}: two rounds, less those of '{TWO_ROUNDS}'.".capitalize()))
+                blocks.append(Text(f"{', '.join(LATER)}: two rounds, less those of '{TWO_ROUNDS}'.".capitalize()))
     return blocks
 
 
