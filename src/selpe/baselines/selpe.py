@@ -60,7 +60,7 @@ class SelectionGuidedEvolution:
             records=tuple(candidate.record for candidate in evolved.candidates),
             raw=tuple(RawOutput(made.raw, made.proposal.label, made.record) for made in evolved.candidates),
             drawn=evolved.selections,
-            notes={"guide": "all in turn" if method.mixed else evolved.guide.name, "bundle": evolved.bundle}
+            notes={"guide": None if method.mixed else evolved.guide.name, "bundle": evolved.bundle}
             | ({} if whole is None else {"core": len(whole.core), "missing": whole.missing}),
             evolved=evolved,
             whole=whole,
