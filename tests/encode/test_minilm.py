@@ -52,7 +52,17 @@ def test_rows_are_unit_vectors_in_the_order_of_the_texts(encoder: MiniLMEncoder)
     likeness = rows @ rows[0]
     assert likeness[1] > 0.5 > likeness[2]
     assert encoder.encode([]).shape == (0, encoder.dimension)
-    assert (encoder.name, encoder.remote) == ("minilm-l6-v2-int8", None)
+    assert encoder.name in ("minilm-l6-v2-int8", "minilm-l6-v2-fp32")  # by the processor
+    assert encoder.remote is None
+
+
+@pytest.mark.real_model
+def test_eight_bits_give_way_to_single_precision_where_they_do_not_keep_rows_apart(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for apart, name in ((True, "minilm-l6-v2-int8"), (False, "minilm-l6-v2-fp32")):
+        monkeypatch.setattr(MiniLMEncoder, "_keeps_rows_apart", lambda self, apart=apart: apart)
+        assert MiniLMEncoder(folder).name == name
 
 
 @pytest.mark.real_model

@@ -2,7 +2,8 @@
 
 A text's vector is the same, bit for bit, whatever other texts are encoded along with it. Privacy depends on that:
 one person's record must not change the vote of another, not even by a rounding. How wide a row is padded changes
-roundings, so the width follows from the text alone and never from its neighbours.
+roundings, so the width follows from the text alone and never from its neighbours. Whether 8-bit products keep rows apart
+depends on the processor: where they do not, single precision takes their place.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ LONGEST = 256  # word pieces, as the model was trained; longer texts are cut
 WIDTH_STEP = 8  # texts are padded to a multiple of this many word pieces
 TOKENS_PER_BATCH = 2048  # fills the cores, and what a batch needs stays in their caches
 _DIMENSION = 384
+# Texts of several widths, several of each, by which it is seen whether a row depends on its neighbours.
+_PROBES = tuple(f"{start} {'word ' * count}" for count in (1, 5, 14, 40) for start in ("a", "the", "no", "one", "ten"))
 
 
 class MiniLMEncoder:
@@ -32,18 +35,13 @@ class MiniLMEncoder:
     def __init__(self, model_dir: Path, *, precision: Precision = "int8", threads: int | None = None) -> None:
         if precision not in ("int8", "fp32"):
             raise ValueError(f"precision must be 'int8' or 'fp32'. Got {precision!r} instead")
-        self._precision = precision
         self._tokenizer = _tokenizer(model_dir)
-        settings: dict[str, Any] = {
-            "PERFORMANCE_HINT": "LATENCY",
-            "ENABLE_CPU_PINNING": "NO",
-            "INFERENCE_PRECISION_HINT": "f32",
-            "DYNAMIC_QUANTIZATION_GROUP_SIZE": "64" if precision == "int8" else "0",
-        }
-        if threads is not None:
-            settings["INFERENCE_NUM_THREADS"] = threads
-        model = build(model_dir, eight_bit=precision == "int8")
-        self._request: Any = openvino().Core().compile_model(model, "CPU", settings).create_infer_request()
+        self._precision = precision
+        self._request = _compiled(model_dir, precision, threads)
+        if precision == "int8" and not self._keeps_rows_apart():
+            # Seen on processors without VNNI, where it is no faster than single precision anyway.
+            self._precision = "fp32"
+            self._request = _compiled(model_dir, "fp32", threads)
 
     @property
     def name(self) -> str:
@@ -73,6 +71,11 @@ class MiniLMEncoder:
             rows[chosen] = self._infer([pieces[i] for i in chosen], width)
         return rows
 
+    def _keeps_rows_apart(self) -> bool:
+        """Whether texts have the same rows together and alone, on this processor."""
+        alone = np.concatenate([self.encode([text]) for text in _PROBES])
+        return np.array_equal(self.encode(_PROBES), alone)
+
     def _infer(self, pieces: list[list[int]], width: int) -> NDArray[np.float32]:
         ids = np.zeros((len(pieces), width), np.int64)
         mask = np.zeros_like(ids)
@@ -82,6 +85,19 @@ class MiniLMEncoder:
         self._request.infer([ids, mask])
         vectors: NDArray[np.float32] = self._request.get_output_tensor(0).data
         return vectors
+
+
+def _compiled(model_dir: Path, precision: Precision, threads: int | None) -> Any:
+    settings: dict[str, Any] = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "ENABLE_CPU_PINNING": "NO",
+        "INFERENCE_PRECISION_HINT": "f32",
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": "64" if precision == "int8" else "0",
+    }
+    if threads is not None:
+        settings["INFERENCE_NUM_THREADS"] = threads
+    model = build(model_dir, eight_bit=precision == "int8")
+    return openvino().Core().compile_model(model, "CPU", settings).create_infer_request()
 
 
 def _batches(lengths: list[int]) -> Iterator[tuple[int, list[int]]]:
