@@ -378,6 +378,7 @@ def test_the_demo_works_twice_and_keeps_to_its_folder(project: Path) -> None:
 
 def test_the_demo_for_machines_is_json_to_the_last_line(project: Path) -> None:
     lines = selpe("demo", "--llm", "fake", "--records", "8", "--json", "--out", "here").lines
+    assert "validity" in lines[-1], lines[-1]
     assert lines[-1]["validity"]["rates"]["rules"] == 1.0
     assert Counter(lines[-1]["classes"]) == {"1": 2, "2": 2, "3": 2, "4": 2}
     refused = selpe("demo", "--out", "here")

@@ -2,8 +2,8 @@
 
 A text's vector is the same, bit for bit, whatever other texts are encoded along with it. Privacy depends on that:
 one person's record must not change the vote of another, not even by a rounding. How wide a row is padded changes
-roundings, so the width follows from the text alone and never from its neighbours. Whether 8-bit products keep rows apart
-depends on the processor: where they do not, single precision takes their place.
+roundings, so the width follows from the text alone and never from its neighbours. Whether 8-bit products keep rows
+apart depends on the processor: where they do not, single precision takes their place.
 """
 
 from __future__ import annotations
