@@ -64,7 +64,7 @@ def do_grid(
         _show_outlook(name, expected, cells, bench)
         if show and expected.done:
             _finish(name, ask, cells, bench, {})
-        elif show:
+        elif show and not json_mode():
             out().print("Nothing of it is done yet.")
         if dry_run or show:
             return
