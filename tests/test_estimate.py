@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from selpe.assemble import guides_of
 from selpe.config import RunConfig, check_config
 from selpe.estimate import candidates_of, estimate, stand_in_guides
 from selpe.llm.fake import FakeModel
+from selpe.llm.machine import this_machine
 from small_world import SCHEMA, UNLABELLED
 
 
@@ -66,6 +68,23 @@ def test_larger_weights_are_slower() -> None:
     other = estimate(config(llm="llamacpp:smollm2"), SCHEMA, candidates=100).seconds
     assert large == pytest.approx(small * 1_117_320_768 / 98_362_432, rel=0.1)
     assert other > 3 * small
+
+
+def test_a_processor_without_wide_vectors_is_slower_and_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {}
+    for sets in (("avx512f", "avx2"), ("avx2",)):
+        machine = replace(this_machine(), instruction_sets=sets, usable_cores=2.0)
+        monkeypatch.setattr("selpe.llm.machine.this_machine", lambda machine=machine: machine)
+        found[sets[0]] = estimate(config(), SCHEMA, candidates=100)
+    assert found["avx2"].seconds > 3 * found["avx512f"].seconds
+    assert found["avx512f"].basis == "typical speed of the embedded engine on 2 cores"
+    assert found["avx2"].basis == "typical speed of the embedded engine on 2 cores without AVX-512"
+
+
+def test_rules_cost_further_tries() -> None:
+    assert SCHEMA.rules
+    free = estimate(config(), replace(SCHEMA, rules=()), candidates=100).completion_tokens
+    assert estimate(config(), SCHEMA, candidates=100).completion_tokens > 1.1 * free
 
 
 def test_prices_give_a_cost_and_no_prices_give_none() -> None:

@@ -103,11 +103,19 @@ def test_answers_from_disk_count_as_done_but_not_as_speed() -> None:
     world = World()
     world.hear(Started(1, 50, 150), StageStarted("round", 1, 150))
     world.hear(*answers(100, replayed=True))
-    reading = world.hear(*answers(10), seconds=0.5)
-    assert (reading.done, reading.replayed) == (110, 200)
+    reading = world.hear(*answers(20), seconds=0.5)
+    assert (reading.done, reading.replayed) == (120, 200)
     assert reading.records_per_second == pytest.approx(1.0)
     assert reading.tokens_per_second == pytest.approx(50.0)
-    assert reading.left == pytest.approx(40.0)
+    assert reading.left == pytest.approx(30.0)
+
+
+def test_the_first_of_many_answers_begun_at_once_do_not_tell_a_pace() -> None:
+    world = World()
+    world.hear(Started(1, 100, 300), StageStarted("round", 1, 300))
+    # Sixty prompts were read at once, which took a minute: four answers after it are not four a minute.
+    assert world.hear(*answers(4), seconds=15.0).outlook == "estimating …"
+    assert world.hear(*answers(56), seconds=0.1).left is not None
 
 
 def test_time_left_follows_the_pace_with_retries_and_choices_in_it() -> None:

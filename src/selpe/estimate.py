@@ -18,12 +18,13 @@ from selpe.schema import Schema
 if TYPE_CHECKING:
     from selpe.guides import Guide
 
-# Tokens written per second: SmolLM2-135M does about 310 a core on AVX512, and speed falls as weights grow.
-_EMBEDDED_PER_CORE, _EMBEDDED_BYTES = 310.0, 98_362_432
+# Tokens written per second and core by SmolLM2-135M in whole runs; speed falls as weights grow. Without AVX-512 the
+# arithmetic is the limit, and reading prompts takes as long as writing. ARM was not measured and is taken for slow.
+_WITH_AVX512, _WITHOUT_AVX512, _EMBEDDED_BYTES = 310.0, 95.0, 98_362_432
 _TYPICAL = {"server": 400.0, "fake": 5_000.0}
 _SLOWER = {"llamacpp": 0.28, "transformers": 0.1}
 _TOKENS_PER_WORD = 1.35  # the fake model counts words and marks; tokenizers cut finer
-_TRIES = 1.15  # answers per candidate, where nothing is known
+_TRIES, _TRIES_BY_RULES = 1.05, 1.3  # answers per candidate where nothing is known: a rule can only be tried
 _SAMPLE = 12
 _MOST_REPLAYED = 0.05  # a run mostly replayed from disk tells nothing about speed
 
@@ -129,7 +130,8 @@ def _dry_tokens(config: RunConfig, schema: Schema) -> Tokens:
         for i in range(_SAMPLE)
     ]
     effort = Generator(model, schema, stages=config.stages, attempts=1).generate(proposals).effort
-    return Tokens.counted(effort.prompt_tokens, effort.completion_tokens, _SAMPLE, _TRIES)
+    tries = _TRIES_BY_RULES if schema.rules else _TRIES
+    return Tokens.counted(effort.prompt_tokens, effort.completion_tokens, _SAMPLE, tries)
 
 
 def stand_in_guides(config: RunConfig, schema: Schema) -> tuple[Guide, ...]:
@@ -168,10 +170,13 @@ def _typical(config: RunConfig) -> tuple[float, str]:
         return _TYPICAL["server"], "a guess for servers; the next run will know"
     kind, _, rest = llm.partition(":")
     slower = _SLOWER.get(kind, 1.0)
-    cores = max(1.0, ray.workers * ray.cpus if config.execute == "ray" else this_machine().usable_cores)
-    speed = _EMBEDDED_PER_CORE * cores * _EMBEDDED_BYTES / max(_EMBEDDED_BYTES // 4, weight_of(rest or llm)) * slower
+    machine = this_machine()
+    cores = max(1.0, ray.workers * ray.cpus if config.execute == "ray" else machine.usable_cores)
+    wide = "avx512f" in machine.instruction_sets
+    per_core = _WITH_AVX512 if wide else _WITHOUT_AVX512
+    speed = per_core * cores * _EMBEDDED_BYTES / max(_EMBEDDED_BYTES // 4, weight_of(rest or llm)) * slower
     engine = "the embedded engine" if slower == 1.0 else kind
-    return speed, f"typical speed of {engine} on {cores:g} cores"
+    return speed, f"typical speed of {engine} on {cores:g} cores{'' if wide else ' without AVX-512'}"
 
 
 def weight_of(llm: str) -> int:

@@ -19,6 +19,7 @@ Adjacency = Literal["replace-one", "add-remove"]
 Doing = Literal["preparing", "training", "writing", "choosing", "done"]
 WINDOW = 30.0  # seconds over which speeds are averaged
 KEPT_SAMPLES = 8
+AT_ONCE = 32.0  # candidates before a pace can be told: many are begun at once, and all of their prompts read first
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +278,7 @@ class Meter:
             return None if pace is None else (self._pool_size - self._pool_tries) * pace
         span = moment - self._fresh_since
         fresh = steps * self._fresh_answers / self._answers if self._answers else 0.0
-        if fresh < max(3, 0.02 * self._total) or span < 2.0 or steps >= self._total:
+        if fresh < max(3, min(AT_ONCE, 0.1 * self._total), 0.02 * self._total) or span < 2.0 or steps >= self._total:
             return None
         return (self._total - steps) * span / fresh
 
