@@ -120,6 +120,14 @@ def test_hyper_varies_one_parameter_at_a_time() -> None:
         assert cell.settings[str(cell.factors["parameter"])] == cell.factors["value"]
 
 
+def test_hyper_draws_often_what_shares_its_texts() -> None:
+    found = [cell for cell in cells("hyper", ask(size=size(settings={"rounds": 1}, draws=4))) if cell.factors]
+    count = Counter((cell.factors["parameter"], cell.settings["rounds"]) for cell in found)
+    assert count == {
+        ("rounds", 1): 4, ("rounds", 3): 1, ("multiplicity", 1): 8, ("batches", 1): 8, ("temperature", 1): 8,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("base", ["selpe", "selpe-paper"])
 def test_ablation_takes_one_part_away_each(base: str) -> None:
     found = {cell.row: cell for cell in cells("ablation", ask(base=base, size=size(settings={})))}

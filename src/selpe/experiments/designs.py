@@ -102,6 +102,11 @@ class Ask:
             yield Cell(data, seed, row, kind, "", 0.0, "", self.size.per_class, rows, {}, dict(factors or {}))  # type: ignore[arg-type]
 
 
+def _one_round(ask: Ask, arm: Arm, settings: Mapping[str, Any] | None = None) -> bool:
+    """Whether these runs write all of their texts before the first private choice among records."""
+    return merged(ask.size.settings, arm.settings, settings or {}, ask.settings).get("rounds") == 1
+
+
 def _concerns(name: str, method: str) -> bool:
     """Whether a size's setting is one of this method's: a baseline's own stand in a group of its name."""
     return name == method if method in GAUSSIAN_METHODS else name not in GAUSSIAN_METHODS
@@ -145,16 +150,22 @@ def scale(ask: Ask) -> Iterator[Cell]:
 
 
 def hyper(ask: Ask) -> Iterator[Cell]:
-    """T, K, b and τ, one at a time around the base."""
+    """T, K, b and τ, one at a time around the base.
+
+    Runs of one round are drawn as often as the size says: they share their texts. Others have to write them anew.
+    """
     arm = arm_of(ask.base)
     for data, seed in _places(ask):
         yield from ask.controls(data, seed, arm=arm)
         for parameter, values in ask.size.hyper.items():
             for value in values:
                 exact = value if parameter == "temperature" else int(value)
+                taken, told = {parameter: exact}, {"parameter": parameter, "value": exact}
                 for epsilon in ask.epsilons:
-                    yield ask.cell(data, seed, arm, epsilon, settings={parameter: exact},
-                                   factors={"parameter": parameter, "value": exact})  # fmt: skip
+                    if _one_round(ask, arm, taken):
+                        yield from ask.draws(data, seed, arm, epsilon, settings=taken, factors=told)
+                    else:
+                        yield ask.cell(data, seed, arm, epsilon, settings=taken, factors=told)
 
 
 def ablation(ask: Ask) -> Iterator[Cell]:
@@ -165,7 +176,7 @@ def ablation(ask: Ask) -> Iterator[Cell]:
     """
     arm = arm_of(ask.base)
     parts = {"full": {}, **WITHOUT, **(WITHOUT_OURS if ask.base == "selpe" else {})}
-    single = merged(ask.size.settings, arm.settings, ask.settings).get("rounds") == 1
+    single = _one_round(ask, arm)
     later: dict[str, Mapping[str, Any]] = {}
     if single:
         later = {TWO_ROUNDS: {}, **{row: parts.pop(row) for row in LATER if row in parts}}
