@@ -5,15 +5,25 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from selpe.errors import ModelError
-from selpe.generate import Generator, Proposal, repetitive, without_exemplars
+from selpe.generate import (
+    CONTEXT_TOKENS,
+    Generator,
+    Proposal,
+    context_tokens,
+    record_tokens,
+    repetitive,
+    without_exemplars,
+)
 from selpe.guides import Guide, builtin_guides, family_of, user_guides, written_guides
 from selpe.llm import Answer, Capabilities, Request
 from selpe.llm.fake import FakeModel, Faults
+from selpe.schema import Schema
 from small_world import SCHEMA, UNLABELLED, drawn
 
 DOCUMENT, CHAT = Guide("doc"), Guide("chat", family="chat")
@@ -56,6 +66,22 @@ def test_every_candidate_is_valid_distinct_and_of_its_class(guide: Guide, stages
     assert len({SCHEMA.dumps(candidate.record) for candidate in found}) == 40
     assert [SCHEMA.label_of(candidate.record) for candidate in found] == [SCHEMA.labels[i % 2] for i in range(40)]
     assert all(bool(candidate.context) == (stages == 2) for candidate in found)
+
+
+def test_a_context_has_room_for_all_that_an_example_says() -> None:
+    long = {**SCHEMA.examples[0], "topic": "the line is dead since noon, " * 14}
+    wide = Schema.from_yaml(SCHEMA.to_yaml().replace("max_length: 60", "max_length: 600"))
+    wide = replace(wide, examples=(long,))
+    room = {}
+    for schema in (SCHEMA, wide):
+        model = Recorder()
+        Generator(model, schema).generate(proposals(2))
+        room[schema.fingerprint()] = {request.max_tokens for request in model.asked if request.key.startswith("I:")}
+    assert room[SCHEMA.fingerprint()] == {CONTEXT_TOKENS}
+    assert room[wide.fingerprint()] == {context_tokens(wide)}
+    assert len(str(long)) / 3 < context_tokens(wide) < record_tokens(wide)
+    without = replace(wide, examples=())
+    assert CONTEXT_TOKENS < context_tokens(without) < record_tokens(without)
 
 
 def test_faults_are_retried_within_the_budget_and_counted_by_reason() -> None:

@@ -25,7 +25,7 @@ from selpe.realise import constraint, parse, written
 from selpe.schema import BooleanField, CategoryField, Record, Schema, TextField, Value
 
 ASKINGS = 3  # of one request whose answer never came
-CONTEXT_TOKENS = 120  # a context that is cut short still steers stage II
+CONTEXT_TOKENS = 120  # at least; a context that is cut short still steers stage II, but its last sentence is copied
 ORDERS = 3
 MOST_REPEATS = 3
 _HERE = "\0context\0"  # where the context stands in a prompt that is kept; no text holds it
@@ -248,7 +248,7 @@ class Generator:
         stop = ("\n\n", "\n") if proposal.guide.family == "document" else ()
         return self._request(
             "context", proposal, fixed, "", seed,
-            max_tokens=CONTEXT_TOKENS, temperature=self._temperature * proposal.guide.heat, stop=stop,
+            max_tokens=self._context_tokens, temperature=self._temperature * proposal.guide.heat, stop=stop,
             key=f"I:{number}:{attempt}",
         )  # fmt: skip
 
@@ -384,6 +384,10 @@ class Generator:
         ]  # fmt: skip
 
     @cached_property
+    def _context_tokens(self) -> int:
+        return context_tokens(self._schema)
+
+    @cached_property
     def _record_tokens(self) -> int:
         return record_tokens(self._schema)
 
@@ -414,8 +418,17 @@ class _Silence:
 
 def record_tokens(schema: Schema) -> int:
     """Room for the longest record that the schema allows, within reason."""
-    letters = sum(len(one.name) + 8 + getattr(one, "max_length", 24) for one in schema.fields)
-    return min(1200, 40 + letters // 2)
+    return min(1200, 40 + _most_letters(schema) // 2)
+
+
+def context_tokens(schema: Schema) -> int:
+    """Room for a context that says all of an ordinary record: as long as the longest example, where there is one."""
+    ordinary = max((len(schema.dumps(one)) for one in schema.examples), default=_most_letters(schema) * 3 // 5)
+    return max(CONTEXT_TOKENS, min(record_tokens(schema), ordinary * 2 // 5))
+
+
+def _most_letters(schema: Schema) -> int:
+    return sum(len(one.name) + 8 + getattr(one, "max_length", 24) for one in schema.fields)
 
 
 def repetitive(text: str) -> bool:
