@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+import re
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llguidance import LLMatcher
+from llguidance import LLMatcher, LLTokenizer
 
-from selpe.realise import constraint, line_grammar, parse, written
+from selpe.realise import _up_to, constraint, line_grammar, parse, written
 from selpe.schema import Schema
 from small_world import SCHEMA, drawn
 
@@ -18,6 +20,52 @@ def test_the_last_line_ends_in_a_line_break_as_every_other() -> None:
     )
     assert line_grammar(schema, {}).splitlines()[0].rstrip().endswith('"\\n"')
     assert parse(schema, "day: 3\nsaid: none\n", "lines") == {"day": 3, "said": "none"}
+
+
+LOAN = Schema.from_yaml(
+    """
+name: loan
+fields:
+  amount: {kind: integer, min: 500, max: 40000}
+  income: {kind: number, min: 0, max: 1000000, step: 0.01, optional: true}
+  months: {kind: integer, min: 0, max: 60}
+"""
+)
+
+
+@cache
+def letters() -> LLTokenizer:
+    """A tokenizer of single bytes."""
+    return LLTokenizer("byte")
+
+
+def takes(schema: Schema, text: str) -> bool:
+    matcher = LLMatcher(letters(), line_grammar(schema, {}))
+    return matcher.consume_tokens(list(text.encode())) and matcher.is_accepting()
+
+
+@pytest.mark.parametrize("amount", [500, 999, 1000, 1001, 9999, 10000, 38999, 39999, 40000])
+@pytest.mark.parametrize("income", [None, 7.0, 999.99, 59000.0, 101250.5, 999999.99])
+def test_thousands_may_have_a_comma(amount: int, income: float | None) -> None:
+    record = {"amount": amount, "income": income, "months": 36}
+    said = "-" if income is None else f"{income:,.2f}"
+    grouped = f"amount: {amount:,}\nincome: {said}\nmonths: 36\n"
+    assert parse(LOAN, grouped, "lines") == record
+    assert takes(LOAN, grouped) == (amount != 40000)  # the largest has no comma, so that no other is out of range
+    assert takes(LOAN, written(LOAN, record, "lines") + "\n")
+
+
+@pytest.mark.parametrize(
+    "amount", ["40,001", "41,000", "0,500", "1,00", "1,0000", "400,000", "499", "40001", "1,000,000"]
+)
+def test_a_comma_lets_nothing_out_of_range(amount: str) -> None:
+    assert not takes(LOAN, f"amount: {amount}\nincome: -\nmonths: 36\n")
+
+
+@given(st.integers(1, 999))
+def test_numbers_up_to_a_limit_are_those_and_no_others(most: int) -> None:
+    found = [number for number in range(1200) if re.fullmatch(_up_to(most), str(number))]
+    assert found == list(range(1, most + 1))
 
 
 @pytest.mark.parametrize("form", ["json", "lines"])

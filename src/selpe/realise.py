@@ -16,6 +16,7 @@ from selpe.guides import Form
 from selpe.schema import BooleanField, Field, IntegerField, NumberField, Record, Schema, TextField, Value
 
 EMPTY = "-"
+_GROUPED = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]+)?")
 
 
 def written(schema: Schema, record: Mapping[str, Value], form: Form) -> str:
@@ -80,7 +81,33 @@ def _present_rule(field: Field) -> str:
         return " | ".join(json.dumps(value, ensure_ascii=False) for value in domain["enum"])
     if "pattern" in domain:
         return f"/{domain['pattern'].removeprefix('^').removesuffix('$')}/"
-    return f"%json {json.dumps({key: value for key, value in domain.items() if key != 'description'})}"
+    number = f"%json {json.dumps({key: value for key, value in domain.items() if key != 'description'})}"
+    grouped = _grouped_rule(field)
+    return f"{number} | {grouped}" if grouped else number
+
+
+def _grouped_rule(field: Field) -> str:
+    """Thousands with a comma, for a model that has '59,000' in mind and may not write the comma writes 59."""
+    if not isinstance(field, (IntegerField, NumberField)) or field.min > 1000 or field.max < 2000:
+        return ""
+    decimals = field.decimals if isinstance(field, NumberField) else 0
+    if field.step != Decimal(1).scaleb(-decimals):
+        return ""
+    thousands = min(999, int(field.max) // 1000 - 1)  # so that whatever stands behind the comma is in range
+    fraction = rf"(\.[0-9]{{1,{decimals}}})?" if decimals else ""
+    return f"/({_up_to(thousands)}),[0-9]{{3}}{fraction}/"
+
+
+def _up_to(most: int) -> str:
+    """A regular expression for the numbers from 1 to `most`, digit by digit."""
+    digits = str(most)
+    found = [f"[1-9][0-9]{{0,{len(digits) - 2}}}"] if len(digits) > 1 else []
+    for place, digit in enumerate(digits):
+        behind = len(digits) - place - 1
+        least, highest = int(place == 0), int(digit) - (behind > 0)
+        if highest >= least:
+            found.append(f"{digits[:place]}[{least}-{highest}][0-9]{{{behind}}}")
+    return "|".join(found)
 
 
 def _line_value(field: Field, value: Value) -> str:
@@ -119,11 +146,12 @@ def _from_line(field: Field, value: str) -> Value:
         return None
     if isinstance(field, BooleanField):
         return {"yes": True, "no": False}.get(value, value)
+    number = value.replace(",", "") if _GROUPED.fullmatch(value) else value
     try:
         if isinstance(field, IntegerField):
-            return int(value)
+            return int(number)
         if isinstance(field, NumberField):
-            return float(Decimal(value))
+            return float(Decimal(number))
     except (ValueError, ArithmeticError):
         return value
     return value
