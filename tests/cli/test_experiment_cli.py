@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from bench_world import table
 from in_process import selpe
 from published import ktas_file, water_file
+from selpe.experiments.cells import held
 from selpe.experiments.tables import HEADINGS
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
@@ -128,6 +131,35 @@ def test_what_is_done_so_far_can_be_shown_without_doing_more(here: Path) -> None
     assert shown.code == 0, shown.err
     assert any(line.startswith("control: ε = 0") for line in shown.out.splitlines())
     assert sorted((here / "experiments" / "cells").glob("*/result.json")) == done
+
+
+def test_several_processes_do_one_grid(here: Path) -> None:
+    words = ("experiment", "compare", *OWN, "--methods", "selpe,wasp", "--seeds", "2")
+    result = selpe(*words, "--jobs", "2", "--json")
+    assert result.code == 0, result.err
+    mine = [line["cell"]["seed"] for line in result.lines if line.get("cell", {}).get("state") == "done"]
+    told = result.lines[-1]["experiment"]
+    assert told["done"] == told["cells"] == 12
+    # The other one has done the second split, or what it came to of it; nobody did a cell twice.
+    by_both = [line["cell"] for line in result.lines if line.get("cell", {}).get("state") == "begun"]
+    assert mine[0] == 0
+    assert len(mine) == len(by_both) < 12
+    assert (here / "experiments" / "jobs" / "1.log").is_file()
+
+
+def test_a_process_that_is_let_go_of_stops(here: Path) -> None:
+    words = ("experiment", "compare", *OWN, "--methods", "selpe", "--jobs", "2")
+    assert selpe(*words).code == 0
+    result = next((here / "experiments" / "cells").glob("*/result.json"))
+    result.unlink()
+    with held(result.parent) as mine:  # so that there is always something left to wait for
+        assert mine
+        process = subprocess.Popen([sys.executable, "-m", "selpe", *words, "--job", "1"], stdin=subprocess.PIPE)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(8)
+        process.communicate(timeout=60)  # which closes its standard input
+    assert process.returncode == 130
+    assert not result.exists()
 
 
 def test_given_test_rows_make_the_whole_table_private(here: Path) -> None:

@@ -21,7 +21,7 @@ from selpe.errors import ModelError, StoppedError
 from selpe.events import Answered, Event
 from selpe.experiments.arms import NOTHING
 from selpe.experiments.cells import RESULT, Bench, held
-from selpe.experiments.conduct import conduct, gathered, pending
+from selpe.experiments.conduct import conduct, gathered, in_turn, pending
 from selpe.experiments.designs import DESIGNS
 from selpe.experiments.grid import Cell
 from selpe.experiments.outlook import outlook
@@ -191,6 +191,19 @@ def test_a_cell_that_another_process_works_on_is_left_to_it(tmp_path: Path) -> N
         done = conduct(grid, made)
         worker.join()
     assert (done.fresh, len(done.results)) == (1, 2)
+
+
+def test_processes_begin_on_splits_of_their_own() -> None:
+    places = [("a", 0), ("a", 1), ("b", 0)]
+    grid = [Cell(data, seed, row) for data, seed in places for row in ("one", "two")]
+
+    def taken(job: int) -> list[tuple[str, int]]:
+        return [(cell.data, cell.seed) for cell in in_turn(grid, job, 2)]
+
+    assert in_turn(grid, 0, 1) == grid
+    assert taken(0) == [("a", 0)] * 2 + [("b", 0)] * 2 + [("a", 1)] * 2
+    assert taken(1) == [("a", 1)] * 2 + [("a", 0)] * 2 + [("b", 0)] * 2
+    assert [cell.row for cell in in_turn(grid, 1, 2)] == ["one", "two"] * 3
 
 
 def test_an_estimate_comes_before_and_knows_what_is_done(tmp_path: Path) -> None:

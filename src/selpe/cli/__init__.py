@@ -83,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # `--json` and `--debug` may stand anywhere: behind a subcommand is where most people type them.
     early = [flag for flag in ("--json", "--debug") if flag in argv]
     argv = early + [word for word in argv if word not in early]
+    MANNERS.words = tuple(argv)
     try:
         code = build()(args=argv, prog_name="selpe", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else ExitCode.DONE)

@@ -25,6 +25,7 @@ class Manners:
     json: bool = False
     verbose: int = 0
     debug: bool = False
+    words: tuple[str, ...] = ()  # the command as it was given
 
 
 MANNERS = Manners()

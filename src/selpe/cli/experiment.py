@@ -54,6 +54,10 @@ SchemaFile = Annotated[Path | None, typer.Option("--schema", help="The schema of
 Test = Annotated[Path | None, typer.Option(help="Test rows for a table of your own; default: some are held back.")]
 TrainPython = Annotated[Path | None, typer.Option(help="An interpreter with torch, for the methods that train.")]
 Out = Annotated[Path, typer.Option("--out", help="The folder of all experiments; cells in it are done once.")]
+Jobs = Annotated[
+    int, typer.Option(min=1, help="Processes that work at once, each on cores of its own; for servers, or many cores.")
+]
+Job = Annotated[int, typer.Option(hidden=True)]  # which of them this is; the others are started by the first
 Redo = Annotated[bool, typer.Option("--redo", help="Do cells again that another version of the code has done.")]
 Show = Annotated[bool, typer.Option("--show", help="Show the tables of what is done so far, then stop.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the estimate, then stop.")]
@@ -92,6 +96,8 @@ def _command(name: str) -> Callable[..., None]:
         test: Test = None,
         train_python: TrainPython = None,
         out_folder: Out = Path("experiments"),
+        jobs: Jobs = 1,
+        job: Job = 0,
         redo: Redo = False,
         show: Show = False,
         dry_run: DryRun = False,
@@ -99,6 +105,7 @@ def _command(name: str) -> Callable[..., None]:
         from dataclasses import replace
 
         from selpe.cli.grid import do_grid
+        from selpe.cli.jobs import kept_to_cores
         from selpe.cli.run import assigned
         from selpe.experiments.sizes import size_of
 
@@ -116,18 +123,21 @@ def _command(name: str) -> Callable[..., None]:
             name, amounts, list(sources), seeds=seeds, epsilons=_words(epsilon), methods=_split(methods), base=base,
             llms=_words(llm), settings=assigned(setting or []),
         )  # fmt: skip
-        do_grid(
-            name,
-            ask,
-            sources,
-            encoder=encoder,
-            on=on,
-            train_python=train_python,
-            redo=redo,
-            show=show,
-            out_folder=out_folder,
-            dry_run=dry_run,
-        )
+        with kept_to_cores(job, jobs):
+            do_grid(
+                name,
+                ask,
+                sources,
+                encoder=encoder,
+                on=on,
+                train_python=train_python,
+                redo=redo,
+                show=show,
+                out_folder=out_folder,
+                dry_run=dry_run,
+                job=job,
+                jobs=jobs,
+            )
 
     return command
 

@@ -36,10 +36,13 @@ def do_grid(
     redo: bool,
     show: bool,
     dry_run: bool,
+    job: int = 0,
+    jobs: int = 1,
 ) -> None:
-    """Does an experiment, or the rest of it, and shows its tables."""
+    """Does an experiment, or the rest of it, and shows its tables. Of several processes, the first shows them."""
     from selpe.cli.conduct import stopping_at_ctrl_c
     from selpe.cli.grid_display import showing
+    from selpe.cli.jobs import others_at_work
     from selpe.experiments.conduct import conduct, pending
     from selpe.experiments.designs import DESIGNS
     from selpe.experiments.outlook import outlook
@@ -58,6 +61,9 @@ def do_grid(
         redo=redo,
     )
     with made as bench:
+        if job:
+            _take_part(cells, bench, cancel, job, jobs)
+            return
         with err().status("preparing the data"):
             todo = pending(cells, bench)
             expected = outlook(cells, todo, bench)
@@ -70,8 +76,12 @@ def do_grid(
             return
         failed: dict[str, str] = {}
         try:
-            with showing(expected.cells - expected.done) as listener, stopping_at_ctrl_c(cancel):
-                failed = conduct(cells, bench, listener).failed
+            with (
+                others_at_work(min(jobs, len(todo)), bench.root),
+                showing(len(todo)) as listener,
+                stopping_at_ctrl_c(cancel),
+            ):
+                failed = conduct(cells, bench, listener, jobs=jobs).failed
         except StoppedError:
             _finish(name, ask, cells, bench, failed)
             _say_how_to_go_on()
@@ -82,6 +92,16 @@ def do_grid(
         _finish(name, ask, cells, bench, failed)
     if failed:
         raise typer.Exit(int(ExitCode.FAILED))
+
+
+def _take_part(cells: Sequence[Cell], bench: Bench, cancel: threading.Event, job: int, jobs: int) -> None:
+    """Does cells for the process that started this one, and says nothing: what fails here is tried there again."""
+    from selpe.apart import stop_when_let_go
+    from selpe.cli.jobs import PATIENCE
+    from selpe.experiments.conduct import conduct
+
+    stop_when_let_go(cancel, PATIENCE)
+    conduct(cells, bench, job=job, jobs=jobs)
 
 
 def _bench(

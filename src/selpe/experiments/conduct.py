@@ -67,13 +67,24 @@ def pending(cells: Sequence[Cell], bench: Bench) -> list[Cell]:
     return [found[key] for key in sorted(found, key=order.__getitem__)]
 
 
-def conduct(cells: Sequence[Cell], bench: Bench, listener: Listener | None = None) -> Done:
-    """Does what is still to do, and gives the results of all cells.
+def in_turn(cells: Sequence[Cell], job: int, jobs: int) -> list[Cell]:
+    """The cells as one of several processes takes them: its own splits first, then those of the others.
+
+    Cells of a split share model answers: two processes that begin on one split would both write them.
+    """
+    places = {place: number for number, place in enumerate(dict.fromkeys((cell.data, cell.seed) for cell in cells))}
+    return sorted(cells, key=lambda cell: (places[cell.data, cell.seed] - job) % jobs)
+
+
+def conduct(
+    cells: Sequence[Cell], bench: Bench, listener: Listener | None = None, *, job: int = 0, jobs: int = 1
+) -> Done:
+    """Does what is still to do, and gives the results of all cells; `job` counts the processes that do so from 0.
 
     A cell that fails is reported and tried again next time; the others go on. What the user stops, stops everything.
     """
     tell = listener or Silent()
-    todo = pending(cells, bench)
+    todo = in_turn(pending(cells, bench), job, jobs)
     failed: dict[str, str] = {}
     number = fresh = 0
     waiting = list(todo)

@@ -6,13 +6,13 @@ they are used, so what is done is kept, and the run can be resumed.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from selpe.apart import stop_when_let_go
 from selpe.errors import ExitCode, SelPEError, StoppedError
 from selpe.serve.store import write_json
 
@@ -26,7 +26,7 @@ def main() -> None:
     """Does the run of the folder named on the command line; leaves what stopped it beside it."""
     folder, patience = Path(sys.argv[1]), float(sys.argv[2])
     cancel = threading.Event()
-    threading.Thread(target=_listen, args=(cancel, patience), daemon=True).start()
+    stop_when_let_go(cancel, patience)
     sys.exit(work(folder, cancel))
 
 
@@ -56,16 +56,6 @@ def _execute(run: Run, cancel: threading.Event) -> None:
     with ExitStack() as stack:
         opened: list[Any] = [stack.enter_context(closing(open_model(name))) for name in names]
         run.execute(model=opened[0], models=opened[1:], encoder=open_encoder(config.encoder), cancel=cancel)
-
-
-def _listen(cancel: threading.Event, patience: float) -> None:
-    """Waits for the end of standard input, asks the run to stop, and ends the process where it does not."""
-    # Not by sys.stdin: a thread that waits in it would hold its lock when the interpreter shuts down.
-    while os.read(0, 1):
-        continue
-    cancel.set()
-    threading.Event().wait(patience)
-    os._exit(ExitCode.INTERRUPTED)
 
 
 if __name__ == "__main__":
