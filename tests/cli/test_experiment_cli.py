@@ -186,6 +186,7 @@ def test_scale_holds_enough_private_rows_ready(here: Path) -> None:
         ((*OWN, "--epsilon", "-1"), "--epsilon -1"),
         ((*OWN, "--views", "tea-leaves"), "no view 'tea-leaves'"),
         ((*OWN, "--encoder", "magic"), "no encoder called 'magic'"),
+        ((*OWN, "--vary", "batches"), "varies nothing by name"),
         ((*OWN, "--set", "nonsense=1"), "no setting 'nonsense'"),
         ((*OWN, "--train-python", "/nowhere/python"), "cannot be started"),
     ],

@@ -120,6 +120,20 @@ def test_hyper_varies_one_parameter_at_a_time() -> None:
         assert cell.settings[str(cell.factors["parameter"])] == cell.factors["value"]
 
 
+def test_what_is_varied_can_be_named() -> None:
+    asked = ask(size=size(settings={"rounds": 1}))
+    some = [cell for cell in cells("hyper", replace(asked, vary=["batches"])) if cell.factors]
+    assert {cell.factors["parameter"] for cell in some} == {"batches"}
+    parts = cells("ablation", replace(asked, vary=["field kernel", "without bundles"]))
+    rows = {cell.row for cell in parts} - {*CONTROLS}
+    assert rows == {"full", "without field kernel", "without bundles"}
+    later = {cell.row for cell in cells("ablation", replace(asked, vary=["contrast"]))} - {*CONTROLS}
+    assert later == {"full", TWO_ROUNDS, "without contrast"}
+    for name in ("hyper", "ablation"):
+        with pytest.raises(ConfigError, match="nothing called 'luck'"):
+            cells(name, replace(asked, vary=["luck"]))
+
+
 def test_hyper_draws_often_what_shares_its_texts() -> None:
     found = [cell for cell in cells("hyper", ask(size=size(settings={"rounds": 1}, draws=4))) if cell.factors]
     count = Counter((cell.factors["parameter"], cell.settings["rounds"]) for cell in found)

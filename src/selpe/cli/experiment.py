@@ -46,6 +46,7 @@ Private = Annotated[int | None, typer.Option(min=1, help="Private rows a class."
 Draws = Annotated[int | None, typer.Option(min=1, help="How often SelPE's private choices are drawn on every split.")]
 On = Annotated[Literal["test", "validation"], typer.Option(help="The rows that figures are measured on.")]
 Base = Annotated[Literal["selpe", "selpe-paper"], typer.Option(help="What backbone, hyper and ablation vary.")]
+Vary = Annotated[str | None, typer.Option(help="Parameters of hyper, or parts that ablation takes away; default: all.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Any setting of the runs, as name=value.")]
 Leaks = Annotated[
     bool | None, typer.Option("--with-leaks/--without-leaks", help="Keep or drop fields that tell the class.")
@@ -90,6 +91,7 @@ def _command(name: str) -> Callable[..., None]:
         draws: Draws = None,
         on: On = "test",
         base: Base = "selpe",
+        vary: Vary = None,
         setting: Set = None,
         leaks: Leaks = None,
         schema: SchemaFile = None,
@@ -121,7 +123,7 @@ def _command(name: str) -> Callable[..., None]:
         )
         ask = _ask(
             name, amounts, list(sources), seeds=seeds, epsilons=_words(epsilon), methods=_split(methods), base=base,
-            llms=_words(llm), settings=assigned(setting or []),
+            llms=_words(llm), settings=assigned(setting or []), vary=_split(vary),
         )  # fmt: skip
         with kept_to_cores(job, jobs):
             do_grid(
@@ -175,11 +177,14 @@ def _sources(
 
 def _ask(
     name: str, size: Size, data: list[str], *, seeds: str | None, epsilons: list[str], methods: list[str], base: str,
-    llms: list[str], settings: dict[str, Any],
+    llms: list[str], settings: dict[str, Any], vary: list[str],
 ) -> Ask:  # fmt: skip
+    from selpe.errors import ConfigError
     from selpe.experiments.arms import ARMS, arm_of
-    from selpe.experiments.designs import ONE_EPSILON, Ask
+    from selpe.experiments.designs import ONE_EPSILON, VARYING, Ask
 
+    if vary and name not in VARYING:
+        raise ConfigError("this experiment varies nothing by name", where="--vary", hint=f"for {' and '.join(VARYING)}")
     usual = (2.0,) if name in ONE_EPSILON else size.epsilons
     return Ask(
         size=size,
@@ -190,6 +195,7 @@ def _ask(
         methods=tuple(arm_of(word).name for word in methods) or tuple(ARMS),
         llms=tuple(llms) or ("smollm2",),
         base=base,
+        vary=tuple(vary),
         settings=settings,
     )
 

@@ -7,10 +7,11 @@ themselves, and training on as many real rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from selpe.errors import ConfigError
 from selpe.experiments.arms import ARMS, EVERYTHING, NOTHING, PRIVATE_ROWS, REAL_ROWS, Arm, arm_of
 from selpe.experiments.grid import Cell, Factor, merged
 from selpe.experiments.sizes import Size
@@ -46,6 +47,7 @@ class Ask:
     methods: Sequence[str] = ALL
     llms: Sequence[str] = ("smollm2",)
     base: str = "selpe"  # of ablation, hyper-parameters and backbones
+    vary: Sequence[str] = ()  # parameters of hyper, or parts of the ablation; all where empty
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def cell(
@@ -100,6 +102,15 @@ class Ask:
         rows = private or self.size.private
         for row, kind in ((PRIVATE_ROWS, "private rows"), (REAL_ROWS, "real rows")):
             yield Cell(data, seed, row, kind, "", 0.0, "", self.size.per_class, rows, {}, dict(factors or {}))  # type: ignore[arg-type]
+
+
+def varied(ask: Ask, known: Iterable[str]) -> tuple[str, ...]:
+    """Those of the known names that are to be varied, in their order; 'without' may be left out."""
+    names = tuple(known)
+    for word in ask.vary:
+        if word not in names and f"without {word}" not in names:
+            raise ConfigError(f"there is nothing called '{word}' to vary", where="--vary", hint=", ".join(names))
+    return tuple(name for name in names if not ask.vary or {name, name.removeprefix("without ")} & {*ask.vary})
 
 
 def _one_round(ask: Ask, arm: Arm, settings: Mapping[str, Any] | None = None) -> bool:
@@ -157,8 +168,8 @@ def hyper(ask: Ask) -> Iterator[Cell]:
     arm = arm_of(ask.base)
     for data, seed in _places(ask):
         yield from ask.controls(data, seed, arm=arm)
-        for parameter, values in ask.size.hyper.items():
-            for value in values:
+        for parameter in varied(ask, ask.size.hyper):
+            for value in ask.size.hyper[parameter]:
                 exact = value if parameter == "temperature" else int(value)
                 taken, told = {parameter: exact}, {"parameter": parameter, "value": exact}
                 for epsilon in ask.epsilons:
@@ -175,10 +186,10 @@ def ablation(ask: Ask) -> Iterator[Cell]:
     row of its own. Its texts have to be written for each draw: there are fewer.
     """
     arm = arm_of(ask.base)
-    parts = {"full": {}, **WITHOUT, **(WITHOUT_OURS if ask.base == "selpe" else {})}
-    single = _one_round(ask, arm)
+    known = {**WITHOUT, **(WITHOUT_OURS if ask.base == "selpe" else {})}
+    parts = {"full": {}, **{row: known[row] for row in varied(ask, known)}}
     later: dict[str, Mapping[str, Any]] = {}
-    if single:
+    if _one_round(ask, arm) and any(row in parts for row in LATER):
         later = {TWO_ROUNDS: {}, **{row: parts.pop(row) for row in LATER if row in parts}}
     for data, seed in _places(ask):
         yield from ask.controls(data, seed, arm=arm)
@@ -188,7 +199,7 @@ def ablation(ask: Ask) -> Iterator[Cell]:
             for row, taken in later.items():
                 for draw in range(max(1, ask.size.draws // 8)):
                     yield ask.cell(data, seed, arm, epsilon, row=row, settings={"rounds": 2, **taken}, draw=draw)
-            if ask.base == "selpe":
+            if ask.base == "selpe" and not ask.vary:
                 yield ask.cell(data, seed, ARMS["selpe-paper"], epsilon)
 
 
@@ -213,6 +224,7 @@ DESIGNS: Mapping[str, Callable[[Ask], Iterator[Cell]]] = {
 }  # fmt: skip
 # ε of experiments that the paper does at one.
 ONE_EPSILON = frozenset({"scale", "hyper", "ablation", "privacy", "compare"})
+VARYING = ("hyper", "ablation")  # experiments that take `vary`
 
 
 def _places(ask: Ask) -> Iterator[tuple[str, int]]:
