@@ -114,6 +114,20 @@ def test_a_mask_is_always_kept_and_changes_nothing_when_it_forbids_nothing(
     assert choose(row, taste, draw, bits(list(range(300)), 300)) == choose(row, taste, draw)
 
 
+@given(st.integers(0, 10**6), st.floats(0.01, 0.999), st.integers(0, 4), st.booleans())
+def test_top_p_keeps_the_fewest_tokens_that_have_the_mass(seed: int, top_p: float, spread: int, ties: bool) -> None:
+    numbers = np.random.Generator(np.random.Philox(key=seed))
+    row = (numbers.normal(size=400) * spread).astype(np.float32)
+    row = np.round(row) if ties else row
+    kept = {choose(row, Taste(1.0, top_p=top_p), draw) for draw in np.linspace(0, 1, 2000, endpoint=False)}
+    weights = np.exp(row.astype(np.float64))
+    order = np.argsort(-weights, kind="stable")
+    needed = int(np.searchsorted(np.cumsum(weights[order]), top_p * weights.sum())) + 1
+    assert kept <= {*order[:needed].tolist()}
+    likely = weights[order[:needed]] > weights.sum() / 1000  # each of these is met by one of the draws
+    assert {*order[:needed][likely].tolist()} <= kept
+
+
 def test_streams_of_numbers_depend_on_the_seed_alone() -> None:
     assert generator(7).random() == generator(7).random()
     assert len({generator(seed).random() for seed in (0, 1, -1, 2**70, 2**100)}) == 5

@@ -137,7 +137,10 @@ def _largest(row: Row, count: int) -> NDArray[np.intp]:
 
 def _cut(weights: NDArray[np.float64], top_p: float) -> None:
     """Sets to zero all but the fewest tokens that together have `top_p` of the mass."""
-    order = np.argsort(-weights, kind="stable")
-    mass = np.cumsum(weights[order])
-    kept = int(np.searchsorted(mass, top_p * mass[-1], side="left")) + 1
+    whole = float(weights.sum())
+    # Tokens this small have less than 1 − top_p together and are cut anyway: most of a vocabulary needs no sorting.
+    weights[weights < 0.5 * (1 - top_p) * whole / len(weights)] = 0.0
+    places = np.flatnonzero(weights)
+    order = places[np.argsort(-weights[places], kind="stable")]
+    kept = int(np.searchsorted(np.cumsum(weights[order]), top_p * whole, side="left")) + 1
     weights[order[kept:]] = 0.0
