@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -134,17 +135,22 @@ def test_what_is_done_so_far_can_be_shown_without_doing_more(here: Path) -> None
 
 
 def test_several_processes_do_one_grid(here: Path) -> None:
-    words = ("experiment", "compare", *OWN, "--methods", "selpe,wasp", "--seeds", "2")
-    result = selpe(*words, "--jobs", "2", "--json")
+    result = selpe("experiment", "compare", *OWN, "--methods", "selpe,wasp", "--seeds", "2", "--jobs", "2", "--json")
     assert result.code == 0, result.err
-    mine = [line["cell"]["seed"] for line in result.lines if line.get("cell", {}).get("state") == "done"]
     told = result.lines[-1]["experiment"]
     assert told["done"] == told["cells"] == 12
-    # The other one has done the second split, or what it came to of it; nobody did a cell twice.
-    by_both = [line["cell"] for line in result.lines if line.get("cell", {}).get("state") == "begun"]
-    assert mine[0] == 0
-    assert len(mine) == len(by_both) < 12
     assert (here / "experiments" / "jobs" / "1.log").is_file()
+
+
+def test_a_process_that_takes_part_begins_on_its_own_split_and_writes_no_tables(here: Path) -> None:
+    words = ("experiment", "compare", *OWN, "--methods", "selpe", "--seeds", "2", "--jobs", "2")
+    with subprocess.Popen([sys.executable, "-m", "selpe", *words, "--job", "1"], stdin=subprocess.PIPE) as process:
+        assert process.wait() == 0
+    results = sorted((here / "experiments" / "cells").glob("*/result.json"), key=lambda path: path.stat().st_mtime_ns)
+    seeds = [json.loads(path.read_text(encoding="utf-8"))["cell"]["seed"] for path in results]
+    assert seeds == [1] * 5 + [0] * 5
+    assert not (here / "experiments" / "compare").exists()
+    assert selpe(*words, "--json").lines[0]["outlook"]["done"] == 10
 
 
 def test_a_process_that_is_let_go_of_stops(here: Path) -> None:
