@@ -14,6 +14,7 @@ from selpe.cli.console import MANNERS
 
 PATIENCE = 120.0  # seconds that a process has to stop in, once it was let go of
 FOLDER = "jobs"
+_all_cores: set[int] = set()  # those that this process had before it kept to its share
 
 
 @contextmanager
@@ -26,6 +27,7 @@ def kept_to_cores(job: int, jobs: int) -> Iterator[None]:
         yield
         return
     before = os.sched_getaffinity(0)
+    _all_cores.update(before)
     mine = sorted(before)[job * len(before) // jobs : (job + 1) * len(before) // jobs]
     os.sched_setaffinity(0, mine or before)
     try:
@@ -54,6 +56,8 @@ def _other(job: int, folder: Path) -> Iterator[None]:
             [sys.executable, "-m", "selpe", *MANNERS.words, "--job", str(job)],
             stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True, creationflags=OWN_GROUP,
         )  # fmt: skip
+        if _all_cores:  # a child has its parent's cores, and is to choose its share among all of them
+            os.sched_setaffinity(process.pid, _all_cores)
         try:
             yield
         finally:
