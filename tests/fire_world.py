@@ -8,6 +8,8 @@ from __future__ import annotations
 import copy
 import json
 import os
+import signal
+import threading
 import traceback
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -186,10 +188,11 @@ def _paths(content: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 # -- a child that something happens to ---------------------------------------------
 
 
-def befallen(words: tuple[object, ...], befall: Callable[[], None]) -> Result:
+def befallen(words: tuple[object, ...], befall: Callable[[], None], patience: float = 120.0) -> Result:
     """A command in a fork of this process, which is quick, with something done to it first.
 
-    A child that dies of a signal has minus its number as exit code, as in `subprocess`.
+    A child that dies of a signal has minus its number as exit code, as in `subprocess`; one that has not ended after
+    `patience` seconds is killed.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -203,8 +206,11 @@ def befallen(words: tuple[object, ...], befall: Callable[[], None]) -> Result:
             os.write(writing, json.dumps([99, "", traceback.format_exc()]).encode())
         os._exit(0)
     os.close(writing)
+    killer = threading.Timer(patience, os.kill, (child, signal.SIGKILL))
+    killer.start()
     with os.fdopen(reading, "rb") as pipe:
         told = pipe.read()
+    killer.cancel()
     _, status = os.waitpid(child, 0)
     return Result(*json.loads(told)) if told else Result(os.waitstatus_to_exitcode(status), "", "")
 

@@ -64,4 +64,8 @@ def _other(job: int, folder: Path) -> Iterator[None]:
             if process.stdin is not None:
                 with suppress(OSError):
                     process.stdin.close()
-            process.wait()
+            try:
+                process.wait(2 * PATIENCE)  # it ends by itself after half of that, unless it cannot even do that
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
