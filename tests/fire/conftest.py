@@ -8,11 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from fire_world import make_project, places
+from fire_world import make_project, places, require_tidy
+from in_process import selpe
+
+
+@pytest.fixture(scope="session")
+def worked(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A whole run, before anything is forked: everything is loaded then.
+
+    A fork without memory, or of a user who may not read our libraries, could not load it any more.
+    """
+    folder = tmp_path_factory.mktemp("worked")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in places(folder).items():
+            patch.setenv(name, value)
+        patch.chdir(folder)
+        make_project(folder)
+        require_tidy(selpe("run", "--name", "mine", "--yes"), 0)
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worked: None) -> Path:
     """The project's folder, which is the working folder too."""
     for name, value in places(tmp_path).items():
         monkeypatch.setenv(name, value)

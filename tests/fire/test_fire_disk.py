@@ -110,7 +110,7 @@ def test_an_answer_that_is_half_written_is_taken_back(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def strangers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def strangers(monkeypatch: pytest.MonkeyPatch, worked: None) -> Iterator[Path]:
     """A project that another user can look into: root may write anywhere, so the child must not be root."""
     folder = Path(tempfile.mkdtemp(prefix="selpe-fire-"))
     folder.chmod(0o755)
