@@ -21,7 +21,7 @@ from selpe.errors import ModelError, StoppedError
 from selpe.events import Answered, Event
 from selpe.experiments.arms import NOTHING
 from selpe.experiments.cells import RESULT, Bench, held
-from selpe.experiments.conduct import conduct, gathered, in_turn, pending
+from selpe.experiments.conduct import Silent, conduct, gathered, in_turn, pending
 from selpe.experiments.designs import DESIGNS
 from selpe.experiments.grid import Cell
 from selpe.experiments.outlook import outlook
@@ -167,6 +167,29 @@ def test_methods_that_train_are_skipped_with_a_reason_where_torch_is_absent(
         done = conduct(grid, made)
     assert set(done.skipped) == {"dpgen", "dpds"}
     assert "--train-python" in done.skipped["dpgen"]
+
+
+class Told(Silent):
+    """Keeps the numbers of cells; another process does the last one while this one is at the first."""
+
+    def __init__(self, last: Cell, made: Bench) -> None:
+        self.numbers: list[tuple[int, int]] = []
+        self._last, self._made = last, made
+
+    def began(self, cell: Cell, number: int, total: int) -> None:
+        self.numbers.append((number, total))
+
+    def ended(self, cell: Cell, why: str) -> None:
+        if len(self.numbers) == 1:
+            assert conduct([self._last], self._made).fresh == 1
+
+
+def test_cells_that_another_process_has_done_are_counted_at_once(tmp_path: Path) -> None:
+    grid = cells()
+    with bench(tmp_path / "exp") as made:
+        told = Told(grid[-1], made)
+        assert conduct(grid, made, told).fresh == 5
+    assert told.numbers == [(1, 6), (3, 6), (4, 6), (5, 6), (6, 6)]
 
 
 def test_a_cell_that_another_process_works_on_is_left_to_it(tmp_path: Path) -> None:

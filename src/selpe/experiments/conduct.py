@@ -85,8 +85,10 @@ def conduct(
     """
     tell = listener or Silent()
     todo = in_turn(pending(cells, bench), job, jobs)
+    keyed = {bench.key(cell): cell for cell in todo}
     failed: dict[str, str] = {}
-    number = fresh = 0
+    fresh = 0
+    over: set[str] = set()  # keys of cells that were done or tried, here or by another process
     waiting = list(todo)
     while waiting:
         elsewhere = []
@@ -95,11 +97,12 @@ def conduct(
                 if not mine:
                     elsewhere.append(cell)
                     continue
-                number += 1
                 if bench.result(cell) is not None:  # another process has done it meanwhile
                     continue
-                tell.began(cell, number, len(todo))
+                over |= {key for key, other in keyed.items() if key not in over and bench.result(other) is not None}
+                tell.began(cell, len(over) + 1, len(todo))
                 why = _tried(cell, bench, tell)
+                over.add(bench.key(cell))
                 fresh += not why
                 if why:
                     failed[cell.title] = why
