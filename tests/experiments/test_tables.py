@@ -106,6 +106,17 @@ def test_tidy_rows_say_which_figure_they_are() -> None:
     assert one["value"] == 73.0
 
 
+@pytest.mark.parametrize("experiment", sorted(DESIGNS))
+def test_no_column_of_tidy_rows_covers_another(experiment: str) -> None:
+    found = results(experiment)
+    for point, line in zip(found.points, tidy(found, experiment), strict=True):
+        assert line["value"] == point.value
+        told = dict(point.cell.factors)
+        value = told.pop("value", None)
+        assert line.get("parameter_value") == value
+        assert {name: line[name] for name in told} == told
+
+
 # -- pages -----------------------------------------------------------------------------------------------------------
 
 

@@ -150,12 +150,17 @@ def tidy(results: Results, experiment: str) -> list[dict[str, Any]]:
             "experiment": experiment, "data": point.cell.data, "seed": point.cell.seed, "row": point.cell.row,
             "method": point.cell.method or point.cell.kind, "epsilon": point.cell.epsilon, "llm": point.cell.llm,
             "draw": point.cell.draw, "private_per_class": point.cell.private, "records_per_class": point.cell.per_class,
-            **{name: point.cell.factors.get(name) for name in factors},
+            **{_column(name): point.cell.factors.get(name) for name in factors},
             "measure": point.measure, "view": point.view, "kind": point.kind, "value": point.value,
             "low": point.low, "high": point.high,
         }
         for point in results.points
     ]  # fmt: skip
+
+
+def _column(factor: str) -> str:
+    """The column of a factor: the value that a parameter was given is not the value that was measured."""
+    return "parameter_value" if factor == "value" else factor
 
 
 def write_tidy(results: Results, experiment: str, folder: Path) -> None:
