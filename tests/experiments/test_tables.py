@@ -16,7 +16,7 @@ from selpe.experiments.arms import ARMS, NOTHING, PRIVATE_ROWS, REAL_ROWS
 from selpe.experiments.blocks import Block, Table, Text, markdown, mean_cell
 from selpe.experiments.charts import charts
 from selpe.experiments.designs import DESIGNS, LATER, TWO_ROUNDS
-from selpe.experiments.grid import Cell
+from selpe.experiments.grid import ALL_ROWS, Cell
 from selpe.experiments.lead import leads
 from selpe.experiments.outputs import write_outputs
 from selpe.experiments.results import Mean, Meant, Point, Results, tidy
@@ -28,7 +28,7 @@ SPENT = {"selpe": (2.0, 1.0, 0.0), "augpe": (2.0, 1.361, 1e-5)}
 
 def setting(name: str, **changes: object) -> Setting:
     base = Setting(
-        name, "small", ("fake",), "hash", ("minilm", "boosted"), "test", (0, 1, 2), 12, 20, (4.0, 2.0),
+        name, "small", ("fake",), "hash", ("minilm", "boosted"), "test", (0, 1, 2), 12, (4.0, 2.0),
         papers={"ktas": "Mimic", "water": "Water"},
     )  # fmt: skip
     return replace(base, **changes)  # type: ignore[arg-type]
@@ -115,6 +115,16 @@ def test_no_column_of_tidy_rows_covers_another(experiment: str) -> None:
         value = told.pop("value", None)
         assert line.get("parameter_value") == value
         assert {name: line[name] for name in told} == told
+
+
+def test_a_page_says_how_many_private_rows_there_were_at_most() -> None:
+    most = {name: max(cell.private for cell in results(name).cells) for name in ("main", "scale")}
+    assert most["main"] != most["scale"]
+    for name, rows in most.items():
+        assert f"up to {rows} private rows a class" in markdown(page(results(name), setting(name)))
+    found = results("main")
+    whole = replace(found, cells=tuple(replace(cell, private=ALL_ROWS) for cell in found.cells))
+    assert "12 synthetic records a class and all private rows, 3 seeds" in markdown(page(whole, setting("main")))
 
 
 # -- pages -----------------------------------------------------------------------------------------------------------

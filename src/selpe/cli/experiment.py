@@ -109,6 +109,7 @@ def _command(name: str) -> Callable[..., None]:
         from selpe.cli.grid import do_grid
         from selpe.cli.jobs import kept_to_cores
         from selpe.cli.run import assigned
+        from selpe.experiments.grid import ALL_ROWS
         from selpe.experiments.sizes import size_of
 
         sources = _sources(_words(data) or _defaults(name), data_folder, leaks, schema, test)
@@ -117,7 +118,7 @@ def _command(name: str) -> Callable[..., None]:
         amounts = replace(
             amounts,
             per_class=records or amounts.per_class,
-            private=private or (10**6 if whole else amounts.private),
+            private=private or (ALL_ROWS if whole else amounts.private),
             views=tuple(_split(views)) or amounts.views,
             draws=draws or amounts.draws,
         )

@@ -220,7 +220,6 @@ def _finish(name: str, ask: Ask, cells: Sequence[Cell], bench: Bench, failed: Ma
         on=bench.judge.on,
         seeds=ask.seeds,
         per_class=ask.size.per_class,
-        private=ask.size.private,
         epsilons=ask.epsilons,
         papers={data: source.paper for data, source in bench.sources.items()},
         skipped=refused(cells, bench),

@@ -13,14 +13,13 @@ from functools import cached_property
 from pathlib import Path
 
 from selpe.errors import ConfigError, DataError
+from selpe.experiments.grid import ALL_ROWS
 from selpe.experiments.loaders import NAMES, find, loader_of, recognise
 from selpe.experiments.loaders.load import Loaded, load
 from selpe.experiments.loaders.split import SIDES, Targets, split
 from selpe.experiments.loaders.write import is_prepared, load_schema, write
 from selpe.schema import Record, Schema
 from selpe.table import parse_records, read_table, write_table
-
-_MANY = 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +188,7 @@ def _parted(rows: list[Record], schema: Schema, seed: int, private: int) -> dict
     """Private rows a class, and of the rest a third to choose by and two thirds to test on."""
     there = Counter(schema.label_of(row) or "" for row in rows)
     targets = Targets.of(
-        there, private=private, validation=dict.fromkeys(there, _MANY), test=dict.fromkeys(there, 2 * _MANY)
+        there, private=private, validation=dict.fromkeys(there, ALL_ROWS), test=dict.fromkeys(there, 2 * ALL_ROWS)
     )
     return split(
         rows,

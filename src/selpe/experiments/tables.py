@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from selpe.experiments import paper
 from selpe.experiments.arms import CONTROLS, title_of
 from selpe.experiments.blocks import Block, Table, Text, mean_cell, spent_cell
-from selpe.experiments.grid import Cell
+from selpe.experiments.grid import ALL_ROWS, Cell
 from selpe.experiments.results import Mean, Meant, Results
 from selpe.progress import duration
 from selpe.report.words import NOTHING, compact, epsilon
@@ -26,7 +26,6 @@ class Setting:
     on: str
     seeds: Sequence[int]
     per_class: int
-    private: int
     epsilons: Sequence[float]
     papers: Mapping[str, str] = field(default_factory=dict)  # data set -> its name in the paper
     skipped: Mapping[str, str] = field(default_factory=dict)
@@ -64,19 +63,21 @@ def page(results: Results, setting: Setting) -> list[Block]:
 
     total = sum(cell.method not in setting.skipped for cell in results.cells)
     part = "" if results.done == total else f" **{results.done} of {total} cells are done.**"
-    blocks: list[Block] = [Text(TITLES[setting.experiment], 1), Text(_said(setting) + part)]
+    blocks: list[Block] = [Text(TITLES[setting.experiment], 1), Text(_said(setting, results) + part)]
     blocks += LAYOUTS[setting.experiment](results, setting)
     if setting.experiment != "compare":
         blocks += [Text("Every figure", 2), *everything(results)]
     return [*blocks, *_left_out(setting), Text(READING)]
 
 
-def _said(setting: Setting) -> str:
+def _said(setting: Setting, results: Results) -> str:
+    most = max(cell.private for cell in results.cells)
+    private = "all private rows" if most >= ALL_ROWS else f"up to {most} private rows a class"
     seeds = f"{len(setting.seeds)} seed{'s' if len(setting.seeds) != 1 else ''}"
     said = (
-        f"Size `{setting.size}`: {setting.per_class} synthetic records and up to {setting.private} private rows a "
-        f"class, {seeds}. Model {', '.join(setting.llms)}; encoder {setting.encoder}; views "
-        f"{', '.join(setting.views)}; measured on the {setting.on} rows."
+        f"Size `{setting.size}`: {setting.per_class} synthetic records a class and {private}, {seeds}. Model "
+        f"{', '.join(setting.llms)}; encoder {setting.encoder}; views {', '.join(setting.views)}; measured on the "
+        f"{setting.on} rows."
     )
     return " ".join([said, *setting.notes])
 
