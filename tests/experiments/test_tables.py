@@ -254,6 +254,16 @@ def test_cells_of_a_table_cannot_break_it() -> None:
 # -- charts ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("data", ["ktas", "emergency-department-visits-of-the-last-quarter"])
+@pytest.mark.parametrize("name", sorted({*DESIGNS} - {"ablation", "compare", "privacy"}))
+def test_titles_of_panels_stay_in_their_panels(name: str, data: str) -> None:
+    (content,) = charts(results(name, data=(data,)), setting(name)).values()
+    titles = [one for one in ElementTree.fromstring(content).iter() if one.get("class") == "title"]
+    assert titles
+    for title in titles:
+        assert len(str(title.text)) * 7.5 <= 350 - 40
+
+
 @pytest.mark.parametrize("name", sorted(DESIGNS))
 def test_every_experiment_has_a_chart_that_is_whole_and_says_what_it_shows(name: str) -> None:
     (content,) = charts(results(name), setting(name)).values()

@@ -78,7 +78,7 @@ def _by_rows(results: Results, setting: Setting) -> list[Panel]:
     sizes = results.values("rows")
     return [
         Panel(
-            f"{data}, ε = {epsilon(value)}: {kind} AUC by private rows a class",
+            f"{data}, ε = {epsilon(value)}: {kind} AUC by rows",
             tuple(str(size) for size in sizes),
             tuple(
                 _series(

@@ -16,6 +16,7 @@ from selpe.report.words import figure
 _WIDE, _TALL = 350, 236  # of a panel
 _LEFT, _TOP, _RIGHT, _BOTTOM = 40, 30, 12, 30  # its rims
 _KEY = 20  # pixels of a line of the key
+_LETTER = 7.5  # pixels of a letter of a title, on average
 
 _STYLE = """
 svg { background: #fff; font-family: system-ui, sans-serif; color: #1b1f24 }
@@ -64,6 +65,12 @@ def line_chart(panels: Sequence[Panel], title: str) -> str:
     return alone(title, _told(panels), drawn, 2 * _WIDE, tall + 16 + _KEY * ceil(len(names) / 3))
 
 
+def _fitted(title: str) -> str:
+    """A title as far as it has room; the names of data sets, with which titles begin, can be long."""
+    most = int((_WIDE - _LEFT) / _LETTER)
+    return title if len(title) <= most else f"…{title[1 - most :]}"
+
+
 def _panel(panel: Panel, x: float, y: float) -> Markup:
     ends = [
         bound
@@ -74,7 +81,7 @@ def _panel(panel: Panel, x: float, y: float) -> Markup:
     ]
     low, high = (5 * floor(min(ends, default=45) / 5), 5 * ceil(max(ends, default=55) / 5))
     scale = Scale(low, max(high, low + 5))
-    inner = [text(panel.title, _LEFT, 18, "title"), *_axes(panel, scale)]
+    inner = [text(_fitted(panel.title), _LEFT, 18, "title"), *_axes(panel, scale)]
     for number, series in enumerate(panel.series):
         inner += _line(series, panel, scale, aside=3.0 * (number - (len(panel.series) - 1) / 2))
     return tag("g", *inner, transform=f"translate({x:g} {y:g})")
