@@ -14,9 +14,9 @@ from in_process import selpe
 
 @pytest.fixture(scope="session")
 def worked(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A whole run, before anything is forked: everything is loaded then.
+    """Commands as tests fork them, done once before: everything that they need is loaded then.
 
-    A fork without memory, or of a user who may not read our libraries, could not load it any more.
+    A fork without memory, or of a user who may not read our files, could not load it any more.
     """
     folder = tmp_path_factory.mktemp("worked")
     with pytest.MonkeyPatch.context() as patch:
@@ -25,6 +25,9 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> None:
         patch.chdir(folder)
         make_project(folder)
         require_tidy(selpe("run", "--name", "mine", "--yes"), 0)
+        require_tidy(selpe("runs"), 0)
+        require_tidy(selpe("release", "mine", "--to", "mine.zip"), 0)
+        require_tidy(selpe("resume", "mine"), 0)
 
 
 @pytest.fixture
