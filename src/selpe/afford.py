@@ -31,7 +31,7 @@ def affordable(plan: SpendingPlan, prices: Mapping[str, float], ledger: Ledger, 
     if isinstance(plan, GaussianPlan):
         share = _gaussian_share(plan, prices, drawn, ledger, run)
     else:
-        share = _pure_share(due, len(prices), ledger)
+        share = _pure_share(due, len(prices), ledger, run)
     if share == 1.0:
         return dict(prices)
     rest = "has less ε now" if share else "is left to chance: all of the ε is spent"
@@ -39,10 +39,11 @@ def affordable(plan: SpendingPlan, prices: Mapping[str, float], ledger: Ledger, 
     return _scaled(prices, drawn, share)
 
 
-def _pure_share(due: float, steps: int, ledger: Ledger) -> float:
-    """The share of pure ε prices that the budget still holds."""
+def _pure_share(due: float, steps: int, ledger: Ledger, run: str) -> float:
+    """The share of pure ε prices that the budget still holds beside what other runs have reserved."""
     cap = ledger.budget
-    left = 0.0 if cap is None else max(0.0, cap.epsilon - ledger.spent().epsilon(cap.adjacency))
+    reserved = 0.0 if cap is None else math.fsum(c.epsilon(cap.adjacency) for c in ledger.reserved(but=run))
+    left = 0.0 if cap is None else max(0.0, cap.epsilon - reserved - ledger.spent().epsilon(cap.adjacency))
     if left < SMALLEST_EPSILON * steps:
         return 0.0  # nothing worth drawing with: what is left is chosen at random, which costs nothing
     return min(1.0, left / due * (1 - 1e-9))
@@ -52,7 +53,7 @@ def _gaussian_share(
     plan: GaussianPlan, prices: Mapping[str, float], drawn: set[str], ledger: Ledger, run: str
 ) -> float:  # fmt: skip
     """The largest share of μ² prices with which all further looks fit the cap, as the cap counts; found by halving."""
-    cap, before = ledger.budget, ledger.charges()
+    cap, before = ledger.budget, [*ledger.charges(), *ledger.reserved(but=run)]
 
     def fits(share: float) -> bool:
         rest = [c for c in plan.at(_scaled(prices, drawn, share)).charges(run) if c.selection not in drawn]

@@ -13,6 +13,7 @@ from selpe.errors import ConfigError
 from selpe.system import put_in_place
 
 FILE = "manifest.json"
+LOCK = "work/lock"  # held by the process that works on a run
 DATA = "SELPE_DATA"
 _HIDDEN = "***"
 _SECRETS = re.compile(r"(?i)\b([^=&]*(?:passw|pwd|secret|token|key|odbc_connect)[^=&]*=)[^&]*")
@@ -45,6 +46,23 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
         file.flush()
         os.fsync(file.fileno())  # else a power cut could leave an empty file in the place of the old one
     put_in_place(part, path)
+
+
+def is_worked_on(folder: Path) -> bool:
+    """Whether a process of this machine works on the run in a folder now."""
+    from filelock import FileLock, Timeout
+
+    if not (folder / LOCK).is_file():
+        return False
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    except OSError:
+        return False
+    lock.release()
+    return False
 
 
 def _is_one(content: Mapping[str, Any]) -> bool:

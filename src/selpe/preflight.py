@@ -5,6 +5,7 @@ Of the private table only the number of units is read.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from selpe.schema import Schema
 
 if TYPE_CHECKING:
     from selpe.baselines.base import SpendingPlan
-    from selpe.privacy.charges import Composition
+    from selpe.privacy.charges import Budget, Composition
     from selpe.privacy.ledger import Ledger
 
 
@@ -70,24 +71,29 @@ def composition_of(method: str, delta: float) -> Composition:
     return "joint" if delta > 0 else "basic"
 
 
-def _room(config: RunConfig, plan: SpendingPlan, ledger: Ledger) -> tuple[float | None, BudgetError | None]:
-    """What is left, and why the whole run would not fit."""
+def cap_of(config: RunConfig) -> Budget:
+    """The cap that a data set gets from its first run."""
     from selpe.privacy.charges import Budget
 
-    if not 0 < config.epsilon < float("inf"):
+    composition = composition_of(config.method, config.delta)
+    return Budget(config.budget or config.epsilon, config.adjacency, config.delta, composition)
+
+
+def spends(config: RunConfig) -> bool:
+    """Whether a run of these settings is paid for: controls (ε = 0 and ε = ∞) are not."""
+    return 0 < config.epsilon < math.inf
+
+
+def _room(config: RunConfig, plan: SpendingPlan, ledger: Ledger) -> tuple[float | None, BudgetError | None]:
+    """What is left beside all that runs have reserved, and why the whole run would not fit."""
+    if not spends(config):
         return None, None
-    known = ledger.budget
-    cap = known or Budget(
-        config.budget or config.epsilon, config.adjacency, config.delta, composition_of(config.method, config.delta)
-    )
-    charges = ledger.charges()
-    left = max(0.0, cap.epsilon - cap.used(charges)[0]) if known else None
-    expected = plan.charges("next run")
+    known, charges, reserved = ledger.budget, ledger.charges(), ledger.reserved()
+    left = max(0.0, known.epsilon - known.used([*charges, *reserved])[0]) if known else None
     try:
-        for charge in expected:
-            cap.check(charges, charge, dataset=config.dataset)
-            charges.append(charge)
+        (known or cap_of(config)).require_room(
+            charges, plan.charges("next run"), dataset=config.dataset, reserved=reserved
+        )
     except BudgetError as error:
-        message = error.message.replace("the next selection would cost", "this run would cost")
-        return left, BudgetError(message, where=error.where, hint=error.hint)
+        return left, error
     return left, None

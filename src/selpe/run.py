@@ -31,7 +31,7 @@ from typing import Any
 from selpe import __version__
 from selpe.afford import affordable
 from selpe.baselines import recipe_of
-from selpe.baselines.base import Parts, Recipe, SpendingPlan, Synthesized, Synthesizer
+from selpe.baselines.base import Parts, Recipe, SpendingPlan, Synthesized
 from selpe.config import RunConfig, check_config
 from selpe.encode.base import Encoder, PublicEncoder
 from selpe.encode.remembering import RememberingEncoder, VectorStore
@@ -41,8 +41,8 @@ from selpe.events import Answered, Emit, Event, PoolReady, Selected, silence
 from selpe.evolve import Evolved
 from selpe.llm.base import ChatModel
 from selpe.llm.remembering import AnswerStore, RememberingModel
-from selpe.manifest import read_manifest, without_password, write_manifest
-from selpe.preflight import composition_of
+from selpe.manifest import LOCK, read_manifest, without_password, write_manifest
+from selpe.preflight import cap_of, spends
 from selpe.privacy.card import build_card, render_markdown
 from selpe.privacy.charges import spent
 from selpe.privacy.ledger import Ledger, ledger_root
@@ -100,6 +100,16 @@ class Outcome:
     evolved: Evolved | None
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run that may look at its table: what it looks at, how, and at which prices, all of them reserved."""
+
+    schema: Schema
+    private: PrivateTable
+    plan: SpendingPlan
+    prices: Mapping[str, float]
+
+
 class Run:
     """One run. `Run.create` begins one, `Run.open` takes one up again; `execute` does or finishes the work."""
 
@@ -107,6 +117,7 @@ class Run:
         self.folder = folder
         self.config = config
         self.manifest = manifest
+        self._begun: Begun | None = None
 
     @classmethod
     def create(
@@ -195,9 +206,26 @@ class Run:
             self.manifest["settings"] |= self.config.model_dump(mode="json", by_alias=True, include={"execute", "ray"})
 
     def discard(self) -> None:
-        """Removes the folder of a run that never began; does nothing to any other."""
+        """Removes the folder of a run that never began, and frees what it reserved; does nothing to any other."""
         if self.manifest.get("state") == "created":
             shutil.rmtree(self.folder, ignore_errors=True)
+            self.ledger.settle(self.name, "given up")
+
+    def begin(self, *, source: Any = None, insist: bool = False) -> Begun:
+        """Reads the private table, plans, and reserves the ε of the whole run. Nothing is looked at or spent yet.
+
+        It comes before models are opened, so that a run that does not fit beside others is refused at once.
+        """
+        if self._begun is None:
+            schema, ledger = Schema.load(self.config.data_schema), self.ledger
+            private = load_private(self.config, schema, ledger, run=self.name, source=source, insist=insist)
+            plan = self._planned(recipe_of(self.config.method), schema, units=len(private))
+            prices = self._priced(plan)
+            if spends(self.config):
+                charges = plan.at(prices).charges(self.name, private.unit)
+                ledger.reserve(self.name, charges, folder=str(self.folder.resolve()), cap=cap_of(self.config))
+            self._begun = Begun(schema, private, plan, prices)
+        return self._begun
 
     def execute(
         self,
@@ -218,7 +246,6 @@ class Run:
         are to be counted anew. `models` are further ones, for methods that use several. `public_encoder` may encode
         synthetic texts in the encoder's place; private text goes through the encoder itself.
         """
-        schema = Schema.load(self.config.data_schema)
         with (
             plainly(self.folder),
             self._locked(),
@@ -233,23 +260,19 @@ class Run:
                     hear(event)
 
             began = time.monotonic()
-            synthesizer, private, plan = self._prepare(
-                schema,
-                remembering,
-                encoder,
-                public_vectors,
-                source=source,
-                emit=listen,
-                cancel=cancel,
-                insist=insist,
-                test_seed=test_seed,
-            )
+            begun = self.begin(source=source, insist=insist)
+            schema = begun.schema
+            self._same_versions()
+            parts = Parts(
+                self.config, schema, begun.plan, remembering, encoder, self.folder / "work", emit=listen,
+                cancel=cancel, test_seed=test_seed, public_encoder=public_vectors,
+            )  # fmt: skip
+            synthesizer = recipe_of(self.config.method).build(parts)
             schema.save(self.folder / "work" / "schema.yaml")  # a release is checked against the schema as it was
-            prices = self._priced(plan)
             asked = {"method": self.config.method, "model": model.name, "encoder": encoder.name}
-            self._note("running", **asked, plan=plan.at(prices).to_dict())
+            self._note("running", **asked, plan=begun.plan.at(begun.prices).to_dict())
             try:
-                made = synthesizer.fit(private, schema, prices)
+                made = synthesizer.fit(begun.private, schema, begun.prices)
             except (KeyboardInterrupt, StoppedError):
                 self._note("interrupted", seconds=self._seconds(began))
                 raise
@@ -258,6 +281,7 @@ class Run:
                 raise
             self._write_raw(made)
             records = self._write_release(schema, made)
+            self.ledger.settle(self.name, "done")
             self._note(
                 "done",
                 finished=_now(),
@@ -277,32 +301,6 @@ class Run:
         return Outcome(self.folder, schema, records, self.manifest, made.evolved)
 
     # -- putting the parts together ------------------------------------------------------------------------------
-
-    def _prepare(
-        self,
-        schema: Schema,
-        models: tuple[ChatModel, ...],
-        encoder: Encoder,
-        public_encoder: PublicEncoder,
-        *,
-        source: Any,
-        emit: Emit,
-        cancel: threading.Event | None,
-        insist: bool,
-        test_seed: int | None,
-    ) -> tuple[Synthesizer, PrivateTable, SpendingPlan]:
-        config, ledger, recipe = self.config, self.ledger, recipe_of(self.config.method)
-        private = load_private(config, schema, ledger, run=self.name, source=source, insist=insist)
-        if ledger.budget is None and 0 < config.epsilon < float("inf"):
-            composition = composition_of(config.method, config.delta)
-            ledger.set_budget(config.budget or config.epsilon, config.adjacency, config.delta, composition=composition)
-        plan = self._planned(recipe, schema, units=len(private))
-        self._same_versions()
-        parts = Parts(
-            config, schema, plan, models, encoder, self.folder / "work", emit=emit, cancel=cancel, test_seed=test_seed,
-            public_encoder=public_encoder,
-        )  # fmt: skip
-        return recipe.build(parts), private, plan
 
     def _planned(self, recipe: Recipe, schema: Schema, *, units: int) -> SpendingPlan:
         """The plan of this run: chosen once, and kept when a later version of the planner would choose otherwise."""
@@ -399,7 +397,7 @@ class Run:
         """One process per run folder."""
         from filelock import FileLock, Timeout
 
-        lock = FileLock(self.folder / "work" / "lock")
+        lock = FileLock(self.folder / LOCK)
         try:
             lock.acquire(timeout=0)
         except Timeout:

@@ -85,9 +85,9 @@ class SelPE:
         config = self._config(_located(data) if source is None else IN_MEMORY)
         run = self._again(config, name)
         if run is None:
-            self._require_budget(config, source)
             run = Run.create(config, name=name, schema=self.schema)
         try:
+            run.begin(source=source, insist=insist)
             with self._opened(config) as parts:
                 self._outcome = run.execute(**parts, source=source, emit=emit, insist=insist)
         except Exception:
@@ -185,12 +185,6 @@ class SelPE:
 
     def _config(self, data: str) -> RunConfig:
         return check_config({**self._settings, "data": data}, where="SelPE")
-
-    def _require_budget(self, config: RunConfig, source: Any) -> None:
-        from selpe.preflight import preflight
-        from selpe.privacy.ledger import Ledger
-
-        preflight(config, Ledger.open(config.dataset), source=source, schema=self.schema).require_budget()
 
     def _again(self, config: RunConfig, name: str | None) -> Run | None:
         """The run of this name and these settings that is there already, to go on with; None for a new one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +29,7 @@ def register(app: typer.Typer) -> None:
     budget.command("show")(show)
     budget.command("set")(set_cap)
     budget.command("history")(history)
+    budget.command("free")(free)
     budget.command("reseal")(reseal)
     app.add_typer(budget, name="budget")
 
@@ -112,6 +114,31 @@ def history(
         err().print("[yellow]Not everything could be checked; see --verify.[/]")
 
 
+def free(
+    dataset: Dataset,
+    runs: Annotated[list[str] | None, typer.Argument(help="The runs; all that no process works on without it.")] = None,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Frees what dead runs have reserved. What they have drawn stays spent; they can be resumed if it still fits."""
+    ledger = _known(dataset)
+    held = {row["run"]: row for row in reserved(ledger)}
+    for run in runs or []:
+        if run not in held:
+            raise ConfigError("this run has nothing reserved", where=run, hint=f"selpe budget show {dataset}")
+        if held[run]["working"]:
+            raise ConfigError("a process works on this run", where=run, hint="stop it first; what it drew stays spent")
+    chosen = runs or [run for run, row in held.items() if not row["working"]]
+    if chosen and not yes:
+        _confirm_free([held[run] for run in chosen])
+    for run in chosen:
+        ledger.settle(run, "freed")
+    emit({"freed": chosen, **summary(ledger)})
+    if not json_mode():
+        out().print(f"freed: {', '.join(chosen) or 'nothing'}", markup=False)
+        _render(summary(ledger))
+
+
 def reseal(
     dataset: Dataset,
     reason: Annotated[str, typer.Option(help="What happened to the old key; recorded for good.")],
@@ -131,11 +158,14 @@ def summary(ledger: Ledger) -> dict[str, Any]:
     reading = ledger.read()
     total, cap, charges = ledger.spent(), ledger.budget, ledger.charges()
     used = cap.used(charges) if cap else None
+    taken = cap.used([*charges, *ledger.reserved()])[0] if cap else None
     return {
         "dataset": ledger.dataset,
         "budget": cap.to_dict() if cap else None,
         "used": {"epsilon": used[0], "delta": used[1]} if used else None,
         "left": max(0.0, cap.epsilon - used[0]) if cap and used else None,
+        "free": max(0.0, cap.epsilon - taken) if cap and taken is not None else None,
+        "reserved": reserved(ledger),
         "spent": {
             "epsilon_add_remove": total.epsilon_add_remove,
             "epsilon_replace_one": total.epsilon_replace_one,
@@ -150,6 +180,23 @@ def summary(ledger: Ledger) -> dict[str, Any]:
         "torn": bool(reading.torn),
         "file": str(ledger.path),
     }
+
+
+def reserved(ledger: Ledger) -> list[dict[str, Any]]:
+    """What runs have reserved and not drawn yet, and whether a process of this machine works on them."""
+    from selpe.manifest import is_worked_on
+
+    cap = ledger.budget
+    return [
+        {
+            "run": held.run,
+            "epsilon": cap.used(held.charges)[0] if cap else 0.0,
+            "since": held.since,
+            "folder": held.folder,
+            "working": is_worked_on(Path(held.folder)),
+        }
+        for held in ledger.reservations().values()
+    ]
 
 
 # -- rendering ------------------------------------------------------------------------------------------------------
@@ -179,8 +226,12 @@ def _render(found: dict[str, Any]) -> None:
         "all", str(found["charges"]), f"{spent['epsilon_replace_one']:.4g}", f"{spent['epsilon_add_remove']:.4g}"
     )
     _print(table)
+    for held in found["reserved"]:
+        state = "running" if held["working"] else "no process works on it"
+        text = f"{held['run']}: ε {held['epsilon']:.4g} reserved since {held['since'][:16].replace('T', ' ')}, {state}"
+        console.print(f"  {text}", markup=False, highlight=False)
     for remark in _remarks(found):
-        console.print(f"  [yellow]{remark}[/]")
+        console.print(f"  [yellow]{escape(remark)}[/]")
 
 
 def _remarks(found: dict[str, Any]) -> list[str]:
@@ -190,6 +241,9 @@ def _remarks(found: dict[str, Any]) -> list[str]:
             "not_private"
         ],
         f"{lost} charge(s) without a stored result: lost in a crash, or still running. They count.": lost,
+        f"What dead runs have reserved: finish them (`selpe resume`), or `selpe budget free {found['dataset']}`.": any(
+            not held["working"] for held in found["reserved"]
+        ),
         "The last line was torn by a crash. It was never used, and is moved aside at the next write.": found["torn"],
         "The key is missing or another one: an edit might go unnoticed. See `selpe budget history --verify`.": (
             found["seals"] != "checked"
@@ -249,6 +303,10 @@ def _what(entry: Entry) -> str:
             seen = "first seen" if overlap is None else f"changed, about {overlap:.0%} of the rows in common"
             over = f"; owner insisted although known as {', '.join(data['insisted_over'])}"
             return seen + (over if data["insisted_over"] else "")
+        case "reserve":
+            return f"{data['run']}: {len(data['charges'])} charge(s) set aside"
+        case "settle":
+            return f"{data['run']}: {data['outcome']}; nothing is set aside for it any more"
         case "repair":
             return f"{data['bytes']} torn bytes moved to {data['kept']}"
         case _:
@@ -278,6 +336,14 @@ def _confirm_raise(before: Budget, wanted: Budget, reason: str, *, yes: bool) ->
     change = f"from ε {before.epsilon:g} ({before.adjacency}) to ε {wanted.epsilon:g} ({wanted.adjacency})"
     if not typer.confirm(f"Raise the budget {change}? Everything released so far becomes less private", err=True):
         raise BudgetError("the budget was not raised")
+
+
+def _confirm_free(rows: list[dict[str, Any]]) -> None:
+    names = ", ".join(f"{row['run']} (ε {row['epsilon']:.4g})" for row in rows)
+    if not sys.stdin.isatty():
+        raise BudgetError(f"freeing what is reserved must be confirmed: {names}", hint="add --yes")
+    if not typer.confirm(f"Free what these runs have reserved? {names}", err=True):
+        raise BudgetError("nothing was freed")
 
 
 def _known(dataset: str) -> Ledger:

@@ -30,6 +30,7 @@ def conduct(run: Run, *, watch: bool = False, port: int = 0, insist: bool = Fals
     cancel = threading.Event()
     with ExitStack() as stack:
         try:
+            run.begin(source=source, insist=insist)
             parts = stack.enter_context(opened(run.config))
             if watch:
                 _serve(stack, run, meter, port)

@@ -71,7 +71,7 @@ def _budget(settings: RunConfig, made: SpendingPlan) -> dict[str, Any]:
     from selpe.privacy.ledger import Ledger
 
     ledger = Ledger.open(settings.dataset)
-    cap, charges = ledger.budget, ledger.charges() if ledger.exists else []
+    cap, charges = ledger.budget, [*ledger.charges(), *ledger.reserved()] if ledger.exists else []
     if cap is None:
         return {"cap": None, "left": None, "adjacency": None, "enough": None}
     return {
@@ -84,8 +84,7 @@ def _budget(settings: RunConfig, made: SpendingPlan) -> dict[str, Any]:
 
 def _fits(cap: Budget, charges: list[Charge], more: list[Charge]) -> bool:
     try:
-        for number, charge in enumerate(more):
-            cap.check([*charges, *more[:number]], charge, dataset="")
+        cap.require_room(charges, more, dataset="")
     except BudgetError:
         return False
     return True

@@ -335,9 +335,11 @@ def _conclude(made: Run, outcome: Any) -> None:
 
 
 def _row(manifest: dict[str, Any]) -> dict[str, Any]:
+    from selpe.manifest import is_worked_on
+
     settings = manifest.get("settings", {})
     state = manifest.get("state", "?")
-    if state == "running" and not _held(Path(manifest["folder"])):
+    if state == "running" and not is_worked_on(Path(manifest["folder"])):
         state = "interrupted"  # its process is gone
     return {
         "run": manifest.get("name"), "method": settings.get("method", "selpe"), "state": state,
@@ -346,21 +348,6 @@ def _row(manifest: dict[str, Any]) -> dict[str, Any]:
         "model": manifest.get("model") or settings.get("llm"), "seconds": manifest.get("seconds"),
         "created": manifest.get("created"), "folder": manifest["folder"], "private": manifest.get("private"),
     }  # fmt: skip
-
-
-def _held(folder: Path) -> bool:
-    """Whether a process works on this run now."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder / "work" / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        return True
-    except OSError:
-        return False
-    lock.release()
-    return False
 
 
 def _print_runs(rows: list[dict[str, Any]]) -> None:

@@ -176,29 +176,49 @@ class Budget:
             return epsilon, 0.0
         return joint, self.delta
 
-    def check(self, charges: Sequence[Charge], extra: Charge, *, dataset: str) -> None:
-        """Raises unless the extra charge fits under the cap together with all earlier ones."""
-        if extra.free or not extra.private:
+    def require_room(
+        self,
+        charges: Sequence[Charge],
+        wanted: Sequence[Charge],
+        *,
+        dataset: str,
+        what: str = "this run",
+        outcome: str = "Nothing was spent on it",
+        reserved: Sequence[Charge] = (),
+    ) -> None:
+        """Raises unless the wanted charges fit beside all earlier ones and what other runs have reserved.
+
+        `what` says for the message what would cost that much, and `outcome` what became of it.
+        """
+        counted = [charge for charge in wanted if charge.private and not charge.free]
+        if not counted:
             return
-        if self.composition != "basic" and extra.event(self.adjacency) is None:
+        if self.composition != "basic" and any(charge.event(self.adjacency) is None for charge in counted):
             raise BudgetError(
                 "a charge with a delta above 0 must say what happened (its event), so that it can be composed",
                 where=dataset,
             )
-        epsilon, delta = self.used([*charges, extra])
+        epsilon, delta = self.used([*charges, *reserved, *counted])
         if epsilon <= self.epsilon * _SLACK and delta <= self.delta * _SLACK:
             return
-        before, before_delta = self.used(charges)
-        left = max(0.0, self.epsilon - before)
-        what = f"ε {extra.epsilon(self.adjacency):g}" + (f", δ {extra.delta:g}" if extra.delta else "")
-        room = f"ε {left:.4g} of {self.epsilon:g} is left ({self.adjacency})"
-        if self.delta or extra.delta:
-            room += f", δ {max(0.0, self.delta - before_delta):.3g} of {self.delta:g}"
         raise BudgetError(
-            f"the next selection would cost {what}, but only {room}. Nothing was read or spent",
+            f"{what} would cost {self._price(counted)}, but only {self._room(charges, reserved, counted)}. {outcome}",
             where=dataset,
             hint=f"ask for less, or see `selpe budget show {shlex.quote(dataset)}` and `selpe budget set --raise`",
         )
+
+    def _price(self, wanted: Sequence[Charge]) -> str:
+        epsilon, delta = self.used(wanted)
+        return f"ε {epsilon:g}" + (f", δ {delta:g}" if delta else "")
+
+    def _room(self, charges: Sequence[Charge], reserved: Sequence[Charge], wanted: Sequence[Charge]) -> str:
+        before, before_delta = self.used([*charges, *reserved])
+        room = f"ε {max(0.0, self.epsilon - before):.4g} of {self.epsilon:g} is left ({self.adjacency})"
+        if self.delta or any(charge.delta for charge in wanted):
+            room += f", δ {max(0.0, self.delta - before_delta):.3g} of {self.delta:g}"
+        runs = {charge.run for charge in reserved}
+        held = before - self.used(charges)[0]
+        return room + (f"; {len(runs)} other run(s) have ε {held:.4g} reserved" if runs else "")
 
 
 @dataclass(frozen=True, slots=True)

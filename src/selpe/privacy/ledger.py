@@ -2,7 +2,7 @@
 
 It belongs to the data set, not to a run. A charge is on the disk before the data is read; a result is on the
 disk before it is used. A charge whose result was lost in a crash stays paid for. A stored result is final: its
-selection can be neither charged nor drawn again.
+selection can be neither charged nor drawn again. A run reserves what it will be charged before its first look.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import shlex
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote, unquote
 
 from selpe.errors import BudgetError, ConfigError, LedgerError
@@ -24,6 +24,7 @@ from selpe.privacy.disk import Disk
 from selpe.privacy.fingerprint import Fingerprint
 from selpe.privacy.journal import Entry, Journal, Reading, Writer, locked
 from selpe.privacy.key import Key, find_key, make_key
+from selpe.privacy.reservations import RESERVE, SETTLE, Reservation, open_reservations
 
 __all__ = ["Budget", "Charge", "Entry", "Ledger", "Receipt", "RunAccount", "Spent", "ledger_root"]
 
@@ -110,15 +111,67 @@ class Ledger:
                 )
             budget = _budget(writer.entries)
             if budget is not None:
-                budget.check(_charges(writer.entries), charge, dataset=self.dataset)
-            elif charge.private and not charge.free:
-                raise BudgetError(
-                    "this data set has no budget yet, so nothing can be spent on it",
-                    where=self.dataset,
-                    hint=f"set one: selpe budget set {shlex.quote(self.dataset)} --epsilon 1",
+                budget.require_room(
+                    _charges(writer.entries),
+                    [charge],
+                    dataset=self.dataset,
+                    what=f"selection {charge.selection}",
+                    outcome="It was not made",
+                    reserved=_reserved(writer.entries, but=charge.run),
                 )
+            elif charge.private and not charge.free:
+                raise _no_budget(self.dataset)
             entry = writer.append("charge", charge.to_dict())
         return Receipt(self.dataset, entry.seq, entry.sum, charge)
+
+    def reserve(self, run: str, charges: Sequence[Charge], *, folder: str = "", cap: Budget | None = None) -> None:
+        """Sets aside what a run will be charged; raises BudgetError where it does not fit beside all other runs.
+
+        What has a stored result needs nothing set aside. A later call for the same run stands for the earlier one.
+        `folder` is where the run lives, for the owner to find it; `cap` becomes the budget where there is none yet.
+        """
+        priced = [charge for charge in charges if charge.private and not charge.free]
+        if not priced:
+            return
+        with self._writing() as writer:
+            drawn = _results(writer.entries)
+            wanted = tuple(charge for charge in priced if (run, charge.selection) not in drawn)
+            held = _held(writer.entries).get(run)
+            if not wanted or (held is not None and held.charges == wanted):
+                return
+            budget = _budget(writer.entries) or cap
+            if budget is None:
+                raise _no_budget(self.dataset)
+            budget.require_room(
+                _charges(writer.entries),
+                wanted,
+                dataset=self.dataset,
+                reserved=_reserved(writer.entries, but=run),
+            )
+            if _budget(writer.entries) is None:
+                writer.append("budget", {**budget.to_dict(), "raised": False, "reason": ""})
+            writer.append(RESERVE, Reservation(run, wanted, folder).to_dict())
+
+    def settle(self, run: str, outcome: Literal["done", "given up", "freed"]) -> Reservation | None:
+        """Ends the reservation of a run, and gives what of it was not drawn; None where there is none.
+
+        What was charged stays charged.
+        """
+        if not self.exists:
+            return None
+        with self._writing() as writer:
+            held = _held(writer.entries).get(run)
+            if held is not None:
+                writer.append(SETTLE, {"run": run, "outcome": outcome})
+            return held
+
+    def reservations(self) -> dict[str, Reservation]:
+        """What runs have set aside and not drawn yet, by run."""
+        return _held(self.entries())
+
+    def reserved(self, *, but: str = "") -> list[Charge]:
+        """All charges that runs have set aside and not drawn yet, those of one run left out."""
+        return _reserved(self.entries(), but=but)
 
     def store(self, receipt: Receipt, result: Mapping[str, Any]) -> None:
         """Keeps the result that a receipt paid for; returns once it is on the disk."""
@@ -290,6 +343,26 @@ def _budget(entries: Iterable[Entry]) -> Budget | None:
         return None
     names = ("epsilon", "adjacency", "delta", "composition")
     return _read_as(last, lambda data: Budget(**{name: data[name] for name in names}))
+
+
+def _held(entries: Sequence[Entry]) -> dict[str, Reservation]:
+    try:
+        return open_reservations(entries)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        hint = "restore the folder of the ledger from a backup"
+        raise LedgerError("a line of the ledger does not hold what a reservation must hold", hint=hint) from None
+
+
+def _reserved(entries: Sequence[Entry], *, but: str) -> list[Charge]:
+    return [charge for run, held in _held(entries).items() if run != but for charge in held.charges]
+
+
+def _no_budget(dataset: str) -> BudgetError:
+    return BudgetError(
+        "this data set has no budget yet, so nothing can be spent on it",
+        where=dataset,
+        hint=f"set one: selpe budget set {shlex.quote(dataset)} --epsilon 1",
+    )
 
 
 def _tables(entries: Iterable[Entry]) -> list[Fingerprint]:

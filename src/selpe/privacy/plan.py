@@ -118,9 +118,11 @@ class Plan:
         return replace(plan, guarantee=_guarantee(plan))
 
     def charges(self, run: str, unit: str = "record") -> list[Charge]:
-        """What the run will be charged, all of it in one."""
-        cost = self.guarantee
-        return [Charge(run, "everything", self.mechanism, cost.add_remove, cost.replace_one, unit=unit)]
+        """What the selections will be charged, each under its name in the ledger."""
+        return [
+            Charge(run, name, self.mechanism, cost.add_remove, cost.replace_one, unit=unit)
+            for name, cost in _costs(self).items()
+        ]
 
     def steps(self) -> list[str]:
         """The private choices in words, for an outlook."""
@@ -372,14 +374,20 @@ def _near(candidates: int) -> int:
 
 
 def _guarantee(plan: Plan) -> Guarantee:
-    """The cost of the whole run under both relations, from the maps of the measurements that will run."""
-    monotone = plan.vote != "prototype"
-    prices = [NoisyMax(part.epsilon, plan.adjacency, plan.mechanism) for part in plan.rounds]
-    costs = [price.calibrate(Influence(1, monotone, len(plan.rows))).guarantee for price in prices]
-    for choice in (plan.guide, plan.bundle):
-        if choice is not None:
-            costs.append(NoisyMax(choice.epsilon, plan.adjacency, plan.mechanism).calibrate(Influence()).guarantee)
+    """The cost of the whole run under both relations."""
+    costs = _costs(plan).values()
     return Guarantee(math.fsum(c.add_remove for c in costs), math.fsum(c.replace_one for c in costs))
+
+
+def _costs(plan: Plan) -> dict[str, Guarantee]:
+    """The cost of every selection under both relations, from the maps of the measurements that will run."""
+    in_rounds, among_sets = Influence(1, plan.vote != "prototype", len(plan.rows)), Influence()
+    return {
+        name: NoisyMax(price, plan.adjacency, plan.mechanism)
+        .calibrate(in_rounds if name.startswith("round-") else among_sets)
+        .guarantee
+        for name, price in plan.prices().items()
+    }
 
 
 # -- what is given ----------------------------------------------------------------------------------------------------

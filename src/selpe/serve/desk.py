@@ -1,6 +1,7 @@
 """What a client can have done: tables taken in, checked and planned for, runs accepted, stopped and gone on with.
 
-Everything that changes what may be spent goes through one lock, so that two requests cannot both take the last ε.
+What a run will spend is reserved in the table's ledger when it is accepted, so that neither two requests nor a run at
+the command line can take the same ε.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib import import_module
@@ -19,15 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from selpe.config import RunConfig
-from selpe.errors import BudgetError
+from selpe.errors import BudgetError, SelPEError
+from selpe.preflight import cap_of, spends
 from selpe.privacy.charges import Charge, spent_by
 from selpe.privacy.ledger import Ledger
-from selpe.serve.admission import Account, account_of, cap_of
+from selpe.serve.admission import Account, account_of
 from selpe.serve.limits import Operator
 from selpe.serve.reading import Reader
 from selpe.serve.refusals import conflict, missing
 from selpe.serve.settings import ReadingSettings, RunSettings, aliases, run_config
-from selpe.serve.shelf import ACTIVE, OPEN, Shelf, ShelvedRun
+from selpe.serve.shelf import ACTIVE, GIVEN_UP, OPEN, Shelf, ShelvedRun
 from selpe.serve.store import Store, StoredTable, TableFormat
 from selpe.serve.supervisor import Supervisor
 
@@ -43,11 +46,6 @@ class Outlook:
         """What it will be charged in all."""
         return [Charge.from_dict({**charge, "run": run}) for charge in self.said["charges"]]
 
-    @property
-    def spends(self) -> bool:
-        """False for ε = 0, which does not look at the table."""
-        return self.config.epsilon > 0
-
 
 class Desk:
     """One server's work, apart from how it is asked for."""
@@ -59,6 +57,9 @@ class Desk:
         self._reader, self._supervisor = reader, supervisor
         self._admitting = asyncio.Lock()
         self._packed: dict[str, tuple[object, str]] = {}
+        supervisor.ended = self._settle
+        for run in self.shelf.all():  # a server that died may have had no time for it
+            self._settle(run.name)
 
     async def close(self) -> None:
         """Stops all work; runs that are not done can be resumed by the next server."""
@@ -132,8 +133,7 @@ class Desk:
 
     async def account(self, name: str) -> Account:
         """The state of a table's budget."""
-        commitments = self.shelf.commitments(name)
-        return await asyncio.to_thread(account_of, Ledger.open(name), commitments)
+        return await asyncio.to_thread(lambda: account_of(Ledger.open(name)))
 
     async def budget(self, name: str) -> dict[str, Any]:
         """What was spent on a table, by which runs, and what is set aside. Outlives the table."""
@@ -148,7 +148,7 @@ class Desk:
             "left": account.left,
             "free": account.free,
             "by_run": spent_by(account.charges),
-            "set_aside": [one.run for one in account.open],
+            "set_aside": [one.run for one in account.held],
         }
 
     # -- runs -----------------------------------------------------------------------------------------------------
@@ -169,12 +169,11 @@ class Desk:
             self._require_same(self.store.table(name), table)
             self._supervisor.require_room()
             run = f"{name}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(6)}"
-            await self._set_aside(found, run)
             record = {
                 "table": name, "version": table.version, "submitted": _now(), "key": key, "asked": asked,
                 "charges": [charge.to_dict() for charge in found.charges(run)], **aliases(settings, self.operator),
             }  # fmt: skip
-            folder = await asyncio.to_thread(self._create, found.config, table, run, record)
+            folder = await asyncio.to_thread(self._create, found, table, run, record)
             self._supervisor.begin(run, folder)
         return self.shelf.find(run), True
 
@@ -186,6 +185,7 @@ class Desk:
                 raise conflict("run", "this run is done", where=run)
             self.shelf.accept(found.folder, {**found.accepted, "cancelled": True})
             self._supervisor.stop(run)
+            await asyncio.to_thread(self._settle, run)
         return self.shelf.find(run)
 
     async def resume(self, run: str) -> ShelvedRun:
@@ -199,7 +199,7 @@ class Desk:
                     "run", "the table has been replaced since this run began", where=run, hint="start a new one"
                 )
             self._supervisor.require_room()
-            await self._require_budget_again(found)
+            await asyncio.to_thread(self._reserve_again, found)
             self.shelf.accept(found.folder, {**found.accepted, "cancelled": False})
             self._supervisor.begin(run, found.folder)
         return self.shelf.find(run)
@@ -238,40 +238,45 @@ class Desk:
             raise conflict("run", "the table has been replaced in the meantime", where=now.name, hint="try again")
 
     def _require_budget(self, account: Account, found: Outlook, run: str) -> None:
-        if found.spends:
-            cap = account.cap or cap_of(found.config, found.said["composition"])
-            account.require_room(cap, found.charges(run))
+        if spends(found.config):
+            account.require_room(account.cap or cap_of(found.config), found.charges(run))
 
-    async def _set_aside(self, found: Outlook, run: str) -> None:
-        """Raises unless the whole run fits; the first run on a table sets its cap, before anything else is accepted."""
-        account = await self.account(found.config.dataset)
-        self._require_budget(account, found, run)
-        if found.spends and account.cap is None:
-            cap = cap_of(found.config, found.said["composition"])
-            ledger = Ledger.open(found.config.dataset)
-            await asyncio.to_thread(
-                ledger.set_budget, cap.epsilon, cap.adjacency, cap.delta, composition=cap.composition
-            )  # fmt: skip
+    def _settle(self, run: str) -> None:
+        """Frees what a run has reserved and will not draw, because it was cancelled or has failed."""
+        with suppress(SelPEError):  # a ledger that cannot be written must not keep the server from its work
+            found = self.shelf.find(run)
+            if found.state in GIVEN_UP:
+                Ledger.open(found.table).settle(run, "given up")
 
-    async def _require_budget_again(self, found: ShelvedRun) -> None:
-        account = await self.account(found.table)
-        if account.cap is None:
+    def _reserve_again(self, found: ShelvedRun) -> None:
+        """Reserves the rest of a run that was given up; one that is merely interrupted has it still."""
+        ledger = Ledger.open(found.table)
+        held = ledger.reservations() if ledger.exists else {}
+        if found.name in held or ledger.budget is None:
             return
         try:
-            account.require_room(account.cap, found.charges, run=found.name)
+            ledger.reserve(found.name, found.charges, folder=str(found.folder))
         except BudgetError:
-            begun = any(charge.run == found.name for charge in account.charges)
+            begun = any(charge.run == found.name for charge in ledger.charges())
             # A run that lost paid draws in a crash goes on with less, unless others count on what is left.
-            if not begun or any(one.run != found.name for one in account.open):
+            if not begun or held:
                 raise
 
-    def _create(self, config: RunConfig, table: StoredTable, run: str, record: Mapping[str, Any]) -> Path:
+    def _create(self, found: Outlook, table: StoredTable, run: str, record: Mapping[str, Any]) -> Path:
+        """The folder of a run that is accepted: its ε is reserved before anybody is told so."""
         from selpe.run import Run
 
         schema = self.store.runs / run / f"schema{table.schema.suffix}"
-        made = Run.create(config.model_copy(update={"data_schema": str(schema)}), name=run)
-        shutil.copyfile(table.schema, schema)
-        self.shelf.accept(made.folder, record)
+        made = Run.create(found.config.model_copy(update={"data_schema": str(schema)}), name=run)
+        try:
+            shutil.copyfile(table.schema, schema)
+            if spends(found.config):
+                ledger, cap = Ledger.open(found.config.dataset), cap_of(found.config)
+                ledger.reserve(run, found.charges(run), folder=str(made.folder), cap=cap)
+            self.shelf.accept(made.folder, record)
+        except BaseException:
+            made.discard()
+            raise
         return made.folder
 
     def _submitted(self, name: str, key: str, asked: str) -> ShelvedRun | None:

@@ -58,7 +58,7 @@ def check(data: str, schema: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def plan(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What a run of these settings would do and be charged. Of the table only the number of units is read."""
     from selpe.config import check_config
-    from selpe.preflight import composition_of, preflight
+    from selpe.preflight import preflight
     from selpe.privacy.ledger import Ledger
 
     config = check_config(settings, where="settings")
@@ -68,8 +68,7 @@ def plan(settings: Mapping[str, Any]) -> dict[str, Any]:
         "estimate": found.estimate.as_dict(),
         "warnings": list(found.plan.warnings),
         "verdict": found.plan.verdict,
-        "charges": [charge.to_dict() for charge in found.plan.charges("this run")],
-        "composition": composition_of(config.method, config.delta),
+        "charges": [charge.to_dict() for charge in found.plan.charges("this run", config.unit or "record")],
     }
 
 

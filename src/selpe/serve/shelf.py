@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from selpe.errors import SelPEError
+from selpe.manifest import is_worked_on
 from selpe.privacy.charges import Charge
-from selpe.serve.admission import Commitment
 from selpe.serve.refusals import missing
 from selpe.serve.store import Store, write_json
 from selpe.serve.supervisor import Supervisor
@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 ACCEPTED = "accepted.json"  # in the run's work folder: what the server agreed to
 State = Literal["queued", "running", "stopping", "done", "interrupted", "failed", "cancelled"]
 ACTIVE: tuple[State, ...] = ("queued", "running", "stopping")
-OPEN: tuple[State, ...] = (*ACTIVE, "interrupted")  # what these will spend is set aside
+OPEN: tuple[State, ...] = (*ACTIVE, "interrupted")  # what these will spend stays reserved
+GIVEN_UP: tuple[State, ...] = ("failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Shelf:
         self._orphans: set[str] = set()
         self._clear_unaccepted()
         # Workers of a server that died just now may still be stopping.
-        self._orphans = {run.name for run in self.all() if run.state == "interrupted" and _held(run.folder)}
+        self._orphans = {run.name for run in self.all() if run.state == "interrupted" and is_worked_on(run.folder)}
 
     def all(self) -> list[ShelvedRun]:
         """Every run, the first submitted first."""
@@ -92,10 +93,6 @@ class Shelf:
         if found is None:
             raise missing("run", name)
         return found
-
-    def commitments(self, table: str) -> list[Commitment]:
-        """What is set aside on a table: the plans of all its runs that were accepted and are not over."""
-        return [Commitment(run.name, run.charges) for run in self.of(table) if run.state in OPEN]
 
     def accept(self, folder: Path, record: Mapping[str, Any]) -> None:
         """Keeps what was agreed to about a run."""
@@ -136,7 +133,7 @@ class Shelf:
         if activity := self._supervisor.activity(name):
             return activity
         if name in self._orphans:
-            if _held(folder):
+            if is_worked_on(folder):
                 return "stopping"
             self._orphans.discard(name)
         if accepted.get("cancelled"):
@@ -163,18 +160,3 @@ class Shelf:
 
                 with suppress(SelPEError):  # a damaged one must not keep the server from starting
                     Run.open(folder).discard()
-
-
-def _held(folder: Path) -> bool:
-    """Whether a process works on this run now."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder / "work" / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        return True
-    except OSError:
-        return False
-    lock.release()
-    return False

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,7 @@ class Supervisor:
         self._jobs: dict[str, _Job] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._closed = False
+        self.ended: Callable[[str], None] = lambda run: None  # told of every run whose worker is gone
 
     def activity(self, run: str) -> Activity | None:
         """What is being done about a run; None where nothing is."""
@@ -101,6 +102,7 @@ class Supervisor:
         finally:
             del self._jobs[run], self._tasks[run]
             self._fill()
+            await asyncio.to_thread(self.ended, run)
 
     async def _work(self, run: str, job: _Job) -> None:
         (job.folder / "work" / ENDED).unlink(missing_ok=True)

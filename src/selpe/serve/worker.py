@@ -52,6 +52,7 @@ def _execute(run: Run, cancel: threading.Event) -> None:
     from selpe.llm.open import open_encoder, open_model
 
     config = run.config
+    run.begin()
     names = (config.llm, *config.wasp.models) if config.method == "wasp" else (config.llm,)
     with ExitStack() as stack:
         opened: list[Any] = [stack.enter_context(closing(open_model(name))) for name in names]
