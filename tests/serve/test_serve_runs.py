@@ -14,7 +14,7 @@ import pytest
 from selpe.config import RunConfig
 from selpe.errors import BudgetError, ConfigError
 from selpe.privacy.ledger import Charge, Ledger
-from selpe.serve.admission import Account, Commitment, account_of
+from selpe.serve.admission import Account, account_of
 from selpe.serve.limits import Limits, Operator, known_models
 from selpe.serve.settings import OPEN, RunSettings
 from selpe.serve.store import StoredTable, write_json
@@ -127,7 +127,7 @@ def test_the_first_run_sets_the_cap_and_what_was_accepted_is_set_aside(house: Ho
     assert code_of(refused) == (409, "budget")
     plan = house.ask("POST", "/v1/tables/desk/plan", json={**ONE_STEP, "epsilon": 2.0}).json()
     assert (plan["allowed"], plan["budget_free"]) == (False, 1.0)
-    assert "set aside" in plan["refusal"]
+    assert "reserved" in plan["refusal"]
     assert house.submit(epsilon=1.0).status_code == 202
     assert house.submit(epsilon=0.001).status_code == 409
     assert house.submit(epsilon=0.0).status_code == 202  # does not look at the table
@@ -206,20 +206,46 @@ def pure(run: str, selection: str, epsilon: float) -> Charge:
     return Charge(run, selection, "permute-and-flip", epsilon / 2, epsilon)
 
 
-def test_an_open_run_counts_with_its_plan_and_what_it_lost_on_top() -> None:
+def test_an_account_counts_what_was_spent_and_what_is_reserved() -> None:
     ledger = Ledger.open("desk")
     cap = ledger.set_budget(4.0)
-    for charge in (pure("a", "round-1", 0.5), pure("a", "round-1", 0.5), pure("b", "round-1", 1.0)):
-        ledger.charge(charge)
-    account = account_of(ledger, [Commitment("a", (pure("a", "everything", 2.0),))])
-    assert (account.used, account.left) == (2.0, 2.0)
-    assert account.free == pytest.approx(4.0 - 2.0 - 0.5 - 1.0)
-    account.require_room(cap, [pure("c", "everything", 0.5)])
-    with pytest.raises(BudgetError, match="set aside"):
-        account.require_room(cap, [pure("c", "everything", 0.6)])
-    account.require_room(cap, [pure("a", "everything", 2.0)], run="a")
-    assert replace(account, open=()).free == 2.0
+    ledger.charge(pure("b", "round-1", 1.0))
+    ledger.reserve("a", [pure("a", "round-1", 0.5), pure("a", "bundle", 1.5)])
+    ledger.charge(pure("a", "round-1", 0.5))
+    account = account_of(ledger)
+    assert (account.used, account.left, account.free) == (1.5, 2.5, 1.0)
+    account.require_room(cap, [pure("c", "round-1", 1.0)])
+    with pytest.raises(BudgetError, match=r"1 other run\(s\) have ε 1\.5 reserved"):
+        account.require_room(cap, [pure("c", "round-1", 1.1)])
+    assert replace(account, held=()).free == 2.5
     assert Account("desk", None, (), ()).free is None
+
+
+def test_a_run_at_the_command_line_and_one_of_the_server_cannot_take_the_same_epsilon(house: House) -> None:
+    house.take_in()
+    Ledger.open("desk").set_budget(2.0)
+    Ledger.open("desk").reserve("by-hand", [pure("by-hand", "round-1", 1.5)])
+    refused = house.submit(epsilon=1.0)
+    assert code_of(refused) == (409, "budget")
+    assert "reserved" in refused.text
+    assert house.ask("GET", "/v1/runs").json()["runs"] == []
+    run = house.submit(epsilon=0.5).json()["run"]
+    assert set(Ledger.open("desk").reservations()) == {"by-hand", run}
+    with pytest.raises(BudgetError):
+        Ledger.open("desk").reserve("another", [pure("another", "round-1", 0.1)])
+
+
+def test_a_server_that_died_while_a_run_was_cancelled_frees_it_at_the_next_start(build: Callable[..., House]) -> None:
+    house = build()
+    house.take_in()
+    run = house.submit(epsilon=1.0).json()["run"]
+    house.close()
+    accepted = house.root / "runs" / run / "work" / "accepted.json"
+    write_json(accepted, {**json.loads(accepted.read_text()), "cancelled": True})
+    assert set(Ledger.open("desk").reservations()) == {run}
+    again = build()
+    assert again.ask("GET", f"/v1/runs/{run}").json()["state"] == "cancelled"
+    assert Ledger.open("desk").reservations() == {}
 
 
 def test_a_run_that_lost_draws_goes_on_unless_others_count_on_the_rest(build: Callable[..., House]) -> None:
