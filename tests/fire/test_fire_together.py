@@ -12,7 +12,7 @@ import pytest
 import selpe.report.summary  # noqa: F401  (loaded once, not in every child)
 from fire_world import choices, ledger, require_tidy, spent, state
 from in_process import selpe as command
-from selpe.llm.fake import FakeModel
+from selpe.evolve import Evolution
 from selpe.privacy.ledger import Charge
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -68,11 +68,11 @@ def test_a_killed_run_keeps_its_epsilon_until_it_is_finished_or_given_up(project
     ledger(project).set_budget(1.0)
     run = ("run", "--epsilon", "0.8", *SMALL)
 
-    def killed_before_the_first_answer() -> int:
-        FakeModel.generate = lambda *_, **__: os._exit(9)  # type: ignore[method-assign, assignment]
+    def killed_at_once() -> int:
+        Evolution.run = lambda self: os._exit(9)  # type: ignore[method-assign]
         return tidily(*run, "--name", "mine")
 
-    assert all_at_once([killed_before_the_first_answer]) == [9]
+    assert all_at_once([killed_at_once]) == [9]
     assert (set(ledger(project).reservations()), spent(project)) == ({"mine"}, 0.0)
     refused = command(*run, "--name", "other")
     require_tidy(refused, 3)
