@@ -672,7 +672,8 @@ ACTIONS = st.one_of(
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions=st.lists(ACTIONS, max_size=25))
 def test_any_sequence_agrees_with_a_model_of_it(actions: list[tuple[str, int, float]], home: Path) -> None:
-    shutil.rmtree(home / "ledgers", ignore_errors=True)
+    for folder in ("ledgers", "config"):
+        shutil.rmtree(home / folder, ignore_errors=True)
     ledger = opened(1.0)
     total, receipts, results = 0.0, {}, {}
     for number, (action, which, epsilon) in enumerate(actions):

@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from selpe.errors import LedgerError
+from selpe.privacy.anchor import Anchor, Mark
 from selpe.privacy.disk import Disk
 from selpe.privacy.key import Key
 
@@ -73,7 +75,10 @@ def canonical(value: Any) -> str:
 class Journal:
     """One sealed file in a folder of its own."""
 
-    def __init__(self, folder: Path, name: str, key: Key | None, *, disk: Disk | None = None) -> None:
+    def __init__(
+        self, folder: Path, name: str, key: Key | None, *, disk: Disk | None = None, lasting: bool = False
+    ) -> None:
+        """`lasting` says that a journal was never meant to be deleted: one that is gone is then not begun anew."""
         self.folder = folder
         self.name = name
         self.path = folder / "ledger.jsonl"
@@ -81,6 +86,8 @@ class Journal:
         self.key = key
         self._disk = disk or Disk()
         self._cache: tuple[bytes, Reading] = (b"", Reading())
+        self.lasting = lasting
+        self._anchor = self._anchor_of(key) if key else None
 
     @property
     def exists(self) -> bool:
@@ -89,8 +96,9 @@ class Journal:
 
     def read(self) -> Reading:
         """All entries, checked against the chain, the seals and the head; needs no lock."""
+        mark = self._anchor.read() if self._anchor else None
         try:
-            # The head first: the file only ever grows, so it is at least as new as the head read before it.
+            # Note, head, file, in this order: the file only ever grows, so it is as new as what was read before it.
             head = self.head_path.read_bytes() if self.head_path.exists() else None
             raw = self.path.read_bytes() if self.path.exists() else b""
         except OSError as error:
@@ -104,22 +112,45 @@ class Journal:
                 hint="a ledger was copied or renamed; put it back under its own name",
             )
         self._check_head(head, reading)
+        if mark is not None and reading.entries:
+            self._check_mark(mark, reading)
         return reading
 
     @contextmanager
-    def writing(self, *, resealing: bool = False) -> Iterator[Writer]:
-        """Holds the lock, re-reads the file, mends a torn end, and gives the right to append."""
+    def writing(self, *, resealing: bool = False, begin_anew: str = "") -> Iterator[Writer]:
+        """Holds the lock, re-reads the file, mends a torn end, and gives the right to append.
+
+        `begin_anew` is the owner's reason to begin a journal although an earlier one in its place is gone.
+        """
         self._make_folder()
         with locked(self.folder):
             reading = self.read()
             key = self._sealing_key(reading, resealing=resealing)
-            writer = Writer(self, self._disk, key, reading)
+            lost = self._lost(begin_anew) if not reading.entries else None
+            writer = Writer(self, self._disk, key, reading, self._anchor_of(key))
             mended = writer.cut_torn_end()
             if not writer.entries:
-                writer.append("open", {"dataset": self.name})
+                writer.open(self.name)
+            if lost is not None:
+                writer.append("note", {"text": f"an earlier ledger of {lost.seq} lines is gone: {begin_anew}"})
             if mended:
                 writer.append("repair", mended)
             yield writer
+
+    def _anchor_of(self, key: Key) -> Anchor:
+        return Anchor(self.folder, key, disk=self._disk, lasting=self.lasting)
+
+    def _lost(self, begin_anew: str) -> Mark | None:
+        """What is known of a journal that is gone from here; raises unless it may be begun anew."""
+        mark = self._anchor.read() if self._anchor and self.lasting else None
+        if mark is not None and not begin_anew:
+            raise LedgerError(
+                f"the ledger of this data set is gone: it had {mark.seq} lines. A new one would forget what was spent",
+                where=str(self.path),
+                hint="restore its folder from a backup. If it cannot be had: "
+                f'selpe budget set {shlex.quote(self.name)} --epsilon … --raise --reason "why"',
+            )
+        return mark
 
     def _make_folder(self) -> None:
         if self.folder.is_dir():
@@ -194,7 +225,7 @@ class Journal:
     def _check_head(self, head: bytes | None, reading: Reading) -> None:
         count = len(reading.entries)
         if head is None:
-            if count > 1:  # one line without a head is a ledger whose creation was cut short
+            if count:  # the head is there before the first line
                 raise self._refused("the head file of the ledger is missing")
             return
         try:
@@ -202,18 +233,27 @@ class Journal:
             seq, total, mac, key_id = fields["seq"], fields["sum"], fields["mac"], fields["key"]
         except (ValueError, KeyError, TypeError, RecursionError):
             raise self._refused("the head file of the ledger is damaged") from None
-        if not isinstance(seq, int) or seq < 1:
+        if not isinstance(seq, int) or seq < 0 or (seq == 0 and count > 1):
             raise self._refused("the head file of the ledger is damaged")
         if seq > count:
             raise self._refused(f"{seq} entries were acknowledged, but only {count} are in the ledger")
-        if reading.entries[seq - 1].sum != total:
+        if total != (reading.entries[seq - 1].sum if seq else GENESIS):
             raise self._refused(f"line {seq} is not the one that was acknowledged")
+        if not seq and not count:
+            return  # a creation that was cut short before its first line
         # The head is sealed with the key of the line it names; else a forger could name a key nobody has.
-        sealing = [str(e.data.get("key", "")) for e in reading.entries[:seq] if e.kind in _SEALING]
+        sealing = [str(e.data.get("key", "")) for e in reading.entries[: max(1, seq)] if e.kind in _SEALING]
         ours = self.key if self.key is not None and self.key.id == sealing[-1] else None
         wrong = ours and not hmac.compare_digest(str(mac), _seal(ours, "head", f"{seq}:{total}"))
         if key_id != sealing[-1] or wrong:
             raise self._refused("the head file of the ledger was edited")
+
+    def _check_mark(self, mark: Mark, reading: Reading) -> None:
+        count = len(reading.entries)
+        if mark.first != reading.entries[0].sum:
+            raise self._refused("this is not the ledger that was written here last")
+        if mark.seq > count or reading.entries[mark.seq - 1].sum != mark.sum:
+            raise self._refused(f"an older copy was put in its place: {mark.seq} lines were written, it has {count}")
 
     def _edited(self, seq: int, why: str) -> LedgerError:
         return self._refused(f"line {seq} of the ledger was edited or damaged: {why}")
@@ -229,14 +269,24 @@ class Journal:
 class Writer:
     """The right to append to a journal, held together with its lock."""
 
-    def __init__(self, journal: Journal, disk: Disk, key: Key, reading: Reading) -> None:
+    def __init__(self, journal: Journal, disk: Disk, key: Key, reading: Reading, anchor: Anchor) -> None:
         self._journal = journal
+        self._anchor = anchor
         self._disk = disk
         self.key = key
         self._size = reading.size
         self._last = reading.last_sum
         self._torn = reading.torn
         self.entries = list(reading.entries)
+
+    def open(self, name: str) -> None:
+        """Writes the first line. The head comes before it, so that a line without a head is never an honest one."""
+        self._anchor.forget()
+        try:
+            self._write_head(0, GENESIS)
+        except OSError as error:
+            raise _unwritable(self._journal.folder) from error
+        self.append("open", {"dataset": name})
 
     def append(self, kind: str, data: Mapping[str, Any]) -> Entry:
         """The entry, once it is on the disk and acknowledged."""
@@ -252,6 +302,7 @@ class Writer:
         self.entries.append(entry)
         self._size += len(raw)
         self._last = total
+        self._anchor.move(Mark(self.entries[0].sum, seq, total))
         return entry
 
     def cut_torn_end(self) -> dict[str, Any] | None:
@@ -278,15 +329,11 @@ class Writer:
 
     def _write(self, raw: bytes, seq: int, total: str) -> None:
         journal, disk = self._journal, self._disk
-        draft = journal.folder / "head.new"
-        mac = _seal(self.key, "head", f"{seq}:{total}")
-        head = canonical({"seq": seq, "sum": total, "mac": mac, "key": self.key.id}).encode()
         try:
             disk.append(journal.path, raw)
             if seq == 1:
                 disk.sync_folder(journal.folder)
-            disk.overwrite(draft, head)
-            disk.replace(draft, journal.head_path)
+            self._write_head(seq, total)
         except OSError as error:
             # Not acknowledged, and we hold the lock: taking the line back is safe. If even that fails, it
             # stays as a torn line (mended later) or as a whole one (counted as spent).
@@ -304,6 +351,12 @@ class Writer:
                 "the ledger was written, but the system cannot say that it will last; the entry counts as spent",
                 where=str(journal.path),
             ) from error
+
+    def _write_head(self, seq: int, total: str) -> None:
+        draft = self._journal.folder / "head.new"
+        mac = _seal(self.key, "head", f"{seq}:{total}")
+        self._disk.overwrite(draft, canonical({"seq": seq, "sum": total, "mac": mac, "key": self.key.id}).encode())
+        self._disk.replace(draft, self._journal.head_path)
 
 
 @contextmanager

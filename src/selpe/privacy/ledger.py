@@ -7,6 +7,7 @@ selection can be neither charged nor drawn again. A run reserves what it will be
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import unicodedata
@@ -19,12 +20,15 @@ from urllib.parse import quote, unquote
 
 from selpe.errors import BudgetError, ConfigError, LedgerError
 from selpe.privacy.accounting import Relation
+from selpe.privacy.anchor import known_ledgers
 from selpe.privacy.charges import Budget, Charge, Composition, Receipt, Spent, spent
 from selpe.privacy.disk import Disk
 from selpe.privacy.fingerprint import Fingerprint
 from selpe.privacy.journal import Entry, Journal, Reading, Writer, locked
 from selpe.privacy.key import Key, find_key, make_key
 from selpe.privacy.reservations import RESERVE, SETTLE, Reservation, open_reservations
+
+log = logging.getLogger(__name__)
 
 __all__ = ["Budget", "Charge", "Entry", "Ledger", "Receipt", "RunAccount", "Spent", "ledger_root"]
 
@@ -56,6 +60,9 @@ class Ledger:
             return []
         found = (p for p in root.iterdir() if (p / "ledger.jsonl").exists() or (p / "head.json").exists())
         return sorted(unquote(p.name) for p in found)
+
+    def __str__(self) -> str:
+        return self.dataset if self.root == ledger_root() else f"{self.dataset} in {self.root}"
 
     @property
     def exists(self) -> bool:
@@ -207,7 +214,7 @@ class Ledger:
     ) -> Budget:
         """The new cap, recorded. Whatever could allow more than before needs `widen` and a reason."""
         budget = Budget(epsilon, adjacency, delta, composition or ("joint" if delta > 0 else "basic"))
-        with self._writing() as writer:
+        with self._writing(begin_anew=reason.strip() if widen else "") as writer:
             before = _budget(writer.entries)
             if before == budget:
                 return budget
@@ -243,37 +250,48 @@ class Ledger:
         _make_root(self.root)
         # One lock for all ledgers: two new names for one table must not be looked up at the same moment.
         with locked(self.root):
-            others = self._same_rows_elsewhere(table)
-            agreed = _agreed(self.entries())
-            strangers = [name for name, theirs in others.items() if name not in agreed and self.dataset not in theirs]
-            if strangers and not insist:
+            agreed, strangers = _agreed(self.entries()), []
+            for other in self._others():
+                entries = other.entries()
+                common = _common(entries, table)
+                if common is None:
+                    log.warning("'%s' was made with another key: whether it holds the same rows is not known", other)
+                elif common >= SAME_ROWS and other.dataset not in agreed and self.dataset not in _agreed(entries):
+                    strangers.append(other)
+                elif 0 < common < SAME_ROWS:
+                    log.warning("some of these rows are known as '%s', too: what was spent there is not counted", other)
+            refused = [other for other in strangers if other.root == self.root]
+            if refused and not insist:
+                names = ", ".join(other.dataset for other in refused)
                 raise BudgetError(
-                    f"these rows are known under another name ({', '.join(strangers)}); a new name would start anew",
+                    f"these rows are known under another name ({names}); a new name would start anew",
                     where=self.dataset,
-                    hint=f"use `dataset: {strangers[0]}`, or insist with --same-data-new-ledger (it is recorded)",
+                    hint=f"use `dataset: {refused[0].dataset}`, or insist with --same-data-new-ledger (it is recorded)",
                 )
+            for other in strangers:
+                log.warning("these rows are known as '%s', too: what was spent there is not counted here", other)
             with self._writing() as writer:
-                return _record_table(writer, table, strangers)
+                return _record_table(writer, table, [other.dataset for other in refused])
 
     # -- inside ---------------------------------------------------------------------------------------------
 
-    def _writing(self) -> AbstractContextManager[Writer]:
+    def _writing(self, *, begin_anew: str = "") -> AbstractContextManager[Writer]:
         if self._journal.key is None:
             # A ledger that exists has a key somewhere; making a new one would only hide that it is missing.
             self._take_key(find_key() if self.exists else make_key())
-        return self._journal.writing()
+        return self._journal.writing(begin_anew=begin_anew)
 
     def _take_key(self, key: Key | None) -> None:
-        self._journal = Journal(self._folder, self.dataset, key, disk=self._disk)
+        # A ledger in a folder of its own, such as a demo's, is deleted with it and may begin anew.
+        lasting = self.root.resolve() == ledger_root().resolve()
+        self._journal = Journal(self._folder, self.dataset, key, disk=self._disk, lasting=lasting)
 
-    def _same_rows_elsewhere(self, table: Fingerprint) -> dict[str, set[str]]:
-        """The other data sets that hold these rows, each with the names its owner has agreed to share them with."""
-        found = {}
-        for name in self.names(self.root):
-            entries = Ledger(name, self.root).entries() if name != self.dataset else []
-            if any(t.key == table.key and t.overlap(table) >= SAME_ROWS for t in _tables(entries)):
-                found[name] = _agreed(entries)
-        return found
+    def _others(self) -> list[Ledger]:
+        """The ledgers of other data sets: in the same folder, and in others that this key was used with for good."""
+        here = [Ledger(name, self.root) for name in self.names(self.root) if name != self.dataset]
+        roots = {folder.parent for folder in known_ledgers() if folder.parent != self.root.resolve()}
+        lasting = self._journal.lasting  # a demo's ledger knows of no other, and is known to none
+        return here + [Ledger(name, root) for root in sorted(roots) for name in self.names(root) if lasting]
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +385,13 @@ def _no_budget(dataset: str) -> BudgetError:
 
 def _tables(entries: Iterable[Entry]) -> list[Fingerprint]:
     return [_read_as(e, lambda data: Fingerprint.from_dict(data["table"])) for e in entries if e.kind == "table"]
+
+
+def _common(entries: Iterable[Entry], table: Fingerprint) -> float | None:
+    """The largest share of rows that a table has in common with those of a ledger; None where keys differ."""
+    known = _tables(entries)
+    comparable = [one.overlap(table) for one in known if one.key == table.key]
+    return max(comparable) if comparable else None if known else 0.0
 
 
 def _agreed(entries: Iterable[Entry]) -> set[str]:
