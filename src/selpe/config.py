@@ -46,14 +46,22 @@ class RunConfig(BaseModel):
     data: str = Field(min_length=1, description="The private table: a file, or an SQLAlchemy URL with `query`.")
     query: str | None = Field(None, description="The SQL query, when `data` is a database URL.")
     sheet: str | None = Field(None, description="The sheet, when `data` is a workbook with several.")
-    encoding: str | None = Field(None, description="The file's text encoding, where it is not found out by itself.")
+    encoding: str | None = Field(None, description="The file's text encoding; `selpe init` looks once and writes it.")
+    delimiter: str | None = Field(
+        None, min_length=1, max_length=1, description="What separates the cells of a text file; else the header tells."
+    )
     day_first: bool | None = Field(None, description="Whether 03/04/2024 is the third of April.")
     decimal: Literal[".", ","] | None = Field(None, description="The decimal mark, where numbers are ambiguous.")
-    skip_bad_rows: bool = Field(False, description="Leave rows out that do not fit the schema, instead of stopping.")
+    skip_bad_rows: bool = Field(False, description="Let rows that do not fit abstain, instead of stopping.")
     blank_bad_cells: bool = Field(False, description="Read cells that do not fit as missing, in optional fields.")
     test: str | None = Field(None, description="A public or held-out table to evaluate on, never used to synthesise.")
     data_schema: str = Field("schema.yaml", alias="schema", description="The schema file.")
     unit: str | None = Field(None, description="The column that says whose record it is: the guarantee is per person.")
+    rows: int | None = Field(
+        None,
+        ge=1,
+        description="The number of records (or people, with `unit`) as public knowledge; the plan is made from it.",
+    )
 
     method: MethodName = Field("selpe", description="Ours, or a baseline to compare with (docs/baselines.md).")
     epsilon: float = Field(2.0, description="The privacy budget ε of this run; 0 and .inf are controls.")

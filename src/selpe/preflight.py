@@ -32,6 +32,12 @@ class Preflight:
     estimate: Estimate
     left: float | None
     refusal: BudgetError | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know before spending, of the table's size and of the plan."""
+        return (*self.notes, *self.plan.warnings)
 
     def require_budget(self) -> None:
         """Raises BudgetError where the whole run does not fit: better now than after half of it."""
@@ -46,6 +52,7 @@ class Preflight:
             "estimate": self.estimate.as_dict(),
             "budget_left": self.left,
             "allowed": self.refusal is None,
+            "notes": list(self.notes),
         }
 
 
@@ -58,10 +65,43 @@ def preflight(config: RunConfig, ledger: Ledger, *, source: Any = None, schema: 
     schema = schema or Schema.load(config.data_schema)
     schema.require_confirmed()
     recipe = recipe_of(config.method)
-    plan = recipe.plan(config, schema, count_units(config, source=source))
+    counted = count_units(config, source=source)
+    plan = recipe.plan(config, schema, config.rows or counted)
     expected = recipe.estimate(config, schema, plan, list_runs(Path(config.out)))
     left, refusal = _room(config, plan, ledger)
-    return Preflight(config, schema, plan, expected, left, refusal)
+    return Preflight(config, schema, plan, expected, left, refusal, size_notes(config, counted))
+
+
+def size_notes(config: RunConfig, counted: int) -> tuple[str, ...]:
+    """What to tell the owner about the number of units: whether the release gives it away, or a stated one is far off.
+
+    For the owner alone: the second is told from the table.
+    """
+    from selpe.privacy.units import public_figure
+
+    if config.rows is None:
+        if config.adjacency == "replace-one":
+            return ()
+        return (
+            f"Under add-remove the number of {_units(config)} is not covered: the plan is made from it, so that the "
+            "release may reveal it. State a public figure in the settings instead, such as "
+            f"'rows: {public_figure(counted)}'.",
+        )
+    if _far_off(config.rows, counted):
+        return (
+            f"The settings state {config.rows:,} {_units(config)}, which is far from what the table has. The plan is "
+            "made from the stated number; correct 'rows' if another figure is public.",
+        )
+    return ()
+
+
+def _units(config: RunConfig) -> str:
+    return "records" if config.unit is None else f"different values of '{config.unit}'"
+
+
+def _far_off(stated: int, counted: int) -> bool:
+    """More than a factor of 2, where that is more than rounding."""
+    return abs(stated - counted) > 10 and not counted / 2 <= stated <= 2 * counted
 
 
 def composition_of(method: str, delta: float) -> Composition:

@@ -218,8 +218,9 @@ class Run:
         """
         if self._begun is None:
             schema, ledger = Schema.load(self.config.data_schema), self.ledger
-            private = load_private(self.config, schema, ledger, run=self.name, source=source, insist=insist)
-            plan = self._planned(recipe_of(self.config.method), schema, units=len(private))
+            private, inferred = load_private(self.config, schema, ledger, run=self.name, source=source, insist=insist)
+            self.manifest["inferred"] = list(inferred)
+            plan = self._planned(recipe_of(self.config.method), schema, units=self.config.rows or len(private))
             prices = self._priced(plan)
             if spends(self.config):
                 charges = plan.at(prices).charges(self.name, private.unit)
@@ -383,6 +384,7 @@ class Run:
             model=str(self.manifest.get("model", "")),
             encoder=str(self.manifest.get("encoder", "")),
             records=len(records),
+            inferred=self.manifest.get("inferred", ()),
         )
         (part / "privacy-card.json").write_text(_json(card), encoding="utf-8")
         (part / "privacy-card.md").write_text(render_markdown(card), encoding="utf-8")

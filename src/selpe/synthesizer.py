@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -79,6 +80,7 @@ class SelPE:
         With the `name` of an interrupted run of the same settings, it goes on with that one. `emit` hears the run's
         events. `insist` is your word that rows known under another data set's name are to be counted anew.
         """
+        from selpe.preflight import size_notes
         from selpe.run import Run
 
         source = None if isinstance(data, str | Path) else data
@@ -87,7 +89,9 @@ class SelPE:
         if run is None:
             run = Run.create(config, name=name, schema=self.schema)
         try:
-            run.begin(source=source, insist=insist)
+            begun = run.begin(source=source, insist=insist)
+            for note in size_notes(config, len(begun.private)):
+                warnings.warn(note, stacklevel=2)
             with self._opened(config) as parts:
                 self._outcome = run.execute(**parts, source=source, emit=emit, insist=insist)
         except Exception:
@@ -95,12 +99,15 @@ class SelPE:
             raise
         return self
 
-    def plan(self, rows: int) -> SpendingPlan:
-        """What ε buys on a table of this many rows, before anything is spent."""
+    def plan(self, rows: int | None = None) -> SpendingPlan:
+        """What ε buys on a table of this many rows, before anything is spent; the setting `rows` if none is given."""
         from selpe.baselines import recipe_of
 
         config = self._config(IN_MEMORY)
-        return recipe_of(config.method).plan(config, self.schema, rows)
+        units = config.rows if rows is None else rows
+        if units is None:
+            raise ConfigError("a plan needs the number of rows", hint="give it here, or as the setting 'rows'")
+        return recipe_of(config.method).plan(config, self.schema, units)
 
     # -- what came of it -----------------------------------------------------------------------------------------
 

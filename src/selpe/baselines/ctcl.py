@@ -63,7 +63,7 @@ class TopicGenerator:
         counts = self._histogram(looks, topic_of, known)
         course = Course(
             looks,
-            lambda: self._learner(topic_of, len(table), kernel.remote),
+            lambda: self._learner(topic_of, self.plan.units, kernel.remote),
             own.clip,
             context_of(parts, own, known),
             parts.cancel,

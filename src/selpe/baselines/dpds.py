@@ -44,7 +44,7 @@ class PrivateClassifier:
         parts, own = self.parts, self.parts.config.dpds
         parts.emit(Started(1, 0, own.steps))
         looks = Looks(table, self.plan.at(budget), parts.emit, parts.test_seed)
-        course = Course(looks, lambda: self._learner(len(table)), own.clip, context_of(parts, own), parts.cancel)
+        course = Course(looks, lambda: self._learner(self.plan.units), own.clip, context_of(parts, own), parts.cancel)
         learner = course.run()
         about = {"settings": own.model_dump(mode="json"), "seed": parts.config.seed, "state": course.state}
         (parts.work / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")

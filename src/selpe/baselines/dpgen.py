@@ -50,7 +50,7 @@ class TunedGenerator:
         looks = Looks(table, self.plan.at(budget), parts.emit, parts.test_seed)
         course = Course(
             looks,
-            lambda: self._learner(len(table)),
+            lambda: self._learner(self.plan.units),
             own.clip,
             context_of(parts, own),
             parts.cancel,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,6 +16,7 @@ from selpe.errors import ConfigError, ExitCode, SelPEError
 
 if TYPE_CHECKING:
     from selpe.config import RunConfig
+    from selpe.reading import ReadingOptions
     from selpe.schema import Schema
     from selpe.table import Problem, Reading
 
@@ -56,10 +57,9 @@ def check(
     loaded = _schema(schema or (Path(settings.data_schema) if settings else None), findings)
     source = data or (settings.data if settings else None)
     if source is not None:
-        query = settings.query if settings and data is None else None
-        chosen = sheet or (settings.sheet if settings and data is None else None)
-        unit = settings.unit if settings else None
-        _data(source, loaded, findings, {"query": query, "sheet": chosen, "encoding": encoding}, unit)
+        how = _options(settings, other_table=data is not None)
+        how = replace(how, sheet=sheet or how.sheet, encoding=encoding or how.encoding)
+        _data(source, loaded, findings, how)
     if settings is not None:
         if settings.execute == "ray":
             _cluster(settings.ray.address, findings)
@@ -90,6 +90,14 @@ def _settings(path: Path | None, needed: bool, findings: list[Finding]) -> RunCo
         return None
     findings.append(Finding("settings", "ok", f"{path.name}: data set '{settings.dataset}', ε = {settings.epsilon:g}"))
     return settings
+
+
+def _options(settings: RunConfig | None, *, other_table: bool) -> ReadingOptions:
+    """How to read the table: as a run would. Another table than the settings' has neither its query nor its sheet."""
+    from selpe.reading import ReadingOptions
+
+    how = ReadingOptions() if settings is None else ReadingOptions.of(settings)
+    return replace(how, query=None, sheet=None) if other_table else how
 
 
 def _schema(path: Path | None, findings: list[Finding]) -> Schema | None:
@@ -124,15 +132,12 @@ def _schema(path: Path | None, findings: list[Finding]) -> Schema | None:
     return schema
 
 
-def _data(
-    source: str, schema: Schema | None, findings: list[Finding], options: dict[str, str | None], unit: str | None
-) -> None:
-    from selpe.table import parse_records, read_table
+def _data(source: str, schema: Schema | None, findings: list[Finding], how: ReadingOptions) -> None:
     from selpe.table.core import COUNTED
 
     try:
-        table = read_table(source, query=options["query"], sheet=options["sheet"], encoding=options["encoding"])
-        reading = None if schema is None else parse_records(table, schema, unit=unit)
+        table = how.table(source)
+        reading = None if schema is None else how.reading(table, schema)
     except SelPEError as error:
         findings.append(_failed("data", error))
         return
@@ -142,8 +147,10 @@ def _data(
         return
     if reading.problems:
         said = f"{table.source}: {reading.dropped:,} of {total:,} rows do not fit the schema"
+        abstain = how.skip_bad_rows and bool(reading.records)
+        said += " and will abstain: they count, and choose nothing" if abstain else ""
         hint = f"Correct the rows or the schema ({COUNTED[table.counting]})."
-        findings.append(Finding("data", "wrong", said, hint, _lines(reading.problems)))
+        findings.append(Finding("data", "note" if abstain else "wrong", said, hint, _lines(reading.problems)))
     else:
         findings.append(Finding("data", "ok", f"{table.source}: all {total:,} rows fit the schema"))
     findings.extend(_remarks(reading))

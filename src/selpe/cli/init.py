@@ -34,18 +34,32 @@ def init(
     query: Annotated[str | None, typer.Option(help="The SQL query, when the table is in a database.")] = None,
     sheet: Annotated[str | None, typer.Option(help="The sheet of a workbook, by name or counted from 1.")] = None,
     encoding: Annotated[str | None, typer.Option(help="The text encoding, when it is not found by itself.")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="What separates cells, when the header does not tell.")] = None,
 ) -> None:
     """Draft schema.yaml and selpe.yaml from a table, for a person to review."""
     from selpe.draft import draft_schema
+    from selpe.draft.conventions import cell_form, text_form
     from selpe.draft.render import config_text
-    from selpe.table import read_table
+    from selpe.privacy.units import public_figure, units_in
+    from selpe.reading import ReadingOptions
 
     targets = [out_folder / _SCHEMA, out_folder / _CONFIG]
     _refuse_overwriting(targets, force)
-    table = read_table(data, query=query, sheet=sheet, encoding=encoding)
+    text = text_form(data, encoding=encoding, delimiter=delimiter)
+    # Read as the settings will have it read, so that the draft is of the table that a run will see.
+    table = ReadingOptions(query, sheet, text.encoding, text.delimiter).table(data)
     dataset = _dataset(name or _stem(data))
     draft = draft_schema(table, name=dataset, label=label, public=public)
-    config = config_text(draft, dataset=dataset, data=_location(data, out_folder), query=query, sheet=sheet)
+    config = config_text(
+        draft,
+        dataset=dataset,
+        data=_location(data, out_folder),
+        query=query,
+        sheet=sheet,
+        text=text,
+        cells=cell_form(table, draft.columns),
+        rows=public_figure(units_in(table, draft.unit)),
+    )
     _write(targets, [draft.to_yaml(), config])
     _report(draft, targets)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from selpe.config import RunConfig
     from selpe.preflight import Preflight
     from selpe.privacy.charges import Spent
     from selpe.run import Outcome, Run
@@ -33,7 +34,8 @@ def show_outlook(found: Preflight) -> None:
     plan, expected, config = found.plan, found.estimate, found.config
     console, rows = out(), grid()
     classes = f" in {len(found.schema.labels)} classes" if found.schema.labels else ""
-    rows.add_row("table", f"{escape(config.dataset)}: {plan.units:,} {_protected(found)}")
+    stated = " (as stated)" if config.rows else ""
+    rows.add_row("table", f"{escape(config.dataset)}: {plan.units:,} {_protected(found)}{stated}")
     core = f"; private choices on {config.core:,}" if config.method == "selpe" and plan.records > config.core else ""
     rows.add_row("records", f"{plan.records:,} to write{classes}, from {expected.candidates:,} candidates{core}")
     if config.method != "selpe":
@@ -47,7 +49,7 @@ def show_outlook(found: Preflight) -> None:
     print_table(console, rows)
     if plan.verdict:
         console.print(f"[dim]{escape(plan.verdict)}[/]")
-    for warning in plan.warnings:
+    for warning in found.warnings:
         console.print(f"[yellow]•[/] {escape(warning)}")
     console.print()
 
@@ -67,7 +69,13 @@ def _price(found: Preflight) -> str:
     if found.left is None and config.budget:
         left = f"of a budget of {config.budget:g} on this table"
     delta = f", δ = {config.delta:g}" if config.delta else ""
-    return f"[bold]ε = {config.epsilon:g}[/]{delta} ({config.adjacency}), {left}"
+    return f"[bold]ε = {config.epsilon:g}[/]{delta} ({config.adjacency}{_apart(config)}), {left}"
+
+
+def _apart(config: RunConfig) -> str:
+    """What a run under add-remove does not cover where it is planned from the true number of units."""
+    revealed = config.adjacency == "add-remove" and config.rows is None
+    return "" if not revealed else ", the number of records apart" if config.unit is None else ", their number apart"
 
 
 def _cost(found: Preflight) -> str:
@@ -124,7 +132,8 @@ def _promise(run: Run, outcome: Outcome, spent: Spent) -> str:
         return "[bold red]not private (a control)[/]"
     delta = f", δ = {spent.delta:g}" if spent.delta else ""
     return (
-        f"ε = {spent.epsilon(run.config.adjacency):.4g}{delta} ({run.config.adjacency}) spent on '{run.config.dataset}'"
+        f"ε = {spent.epsilon(run.config.adjacency):.4g}{delta} ({run.config.adjacency}{_apart(run.config)}) "
+        f"spent on '{run.config.dataset}'"
     )
 
 

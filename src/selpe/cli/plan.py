@@ -30,7 +30,7 @@ def plan(
     config: Annotated[Path, typer.Argument(help="The settings.")] = Path("selpe.yaml"),
     *,
     rows: Annotated[
-        int | None, typer.Option(help="The number of records (or people); else the table is counted.")
+        int | None, typer.Option(help="The number of records (or people), instead of the settings' or a count.")
     ] = None,
     epsilon: Annotated[float | None, typer.Option(help="ε of the run, instead of the settings'.")] = None,
     rounds: Annotated[int | None, typer.Option(help="T, by hand.")] = None,
@@ -46,24 +46,28 @@ def plan(
     flags = {"epsilon": epsilon, "rounds": rounds, "batches": batches, "alpha": alpha, "records": records}
     settings = load_config(config, flags={**flags, "method": method})
     schema = Schema.load(settings.data_schema)
-    made = _plan(settings, schema, rows)
+    made, notes = _plan(settings, schema, rows)
     said = {"dataset": settings.dataset, "unit": settings.unit or "record", **made.to_dict()}
-    said |= {"budget": _budget(settings, made)}
+    said |= {"budget": _budget(settings, made), "warnings": [*notes, *made.warnings]}
     emit(said)
     if not json_mode():
-        _render(settings, made, said["budget"])
+        _render(settings, made, said)
 
 
-def _plan(settings: RunConfig, schema: Schema, rows: int | None) -> SpendingPlan:
+def _plan(settings: RunConfig, schema: Schema, rows: int | None) -> tuple[SpendingPlan, tuple[str, ...]]:
+    """The plan, and what is to be said of the number it is made from; with `rows` the table is not opened."""
     from selpe.baselines import recipe_of
 
+    notes: tuple[str, ...] = ()
     if rows is None:
+        from selpe.preflight import size_notes
         from selpe.privacy.load import count_units
 
-        rows = count_units(settings)
+        counted = count_units(settings)
+        rows, notes = settings.rows or counted, size_notes(settings, counted)
     elif rows < 1:
         raise ConfigError("must be 1 or more", where="--rows")
-    return recipe_of(settings.method).plan(settings, schema, rows)
+    return recipe_of(settings.method).plan(settings, schema, rows), notes
 
 
 def _budget(settings: RunConfig, made: SpendingPlan) -> dict[str, Any]:
@@ -93,7 +97,7 @@ def _fits(cap: Budget, charges: list[Charge], more: list[Charge]) -> bool:
 # -- rendering --------------------------------------------------------------------------------------------------------
 
 
-def _render(settings: RunConfig, made: SpendingPlan, budget: dict[str, Any]) -> None:
+def _render(settings: RunConfig, made: SpendingPlan, said: dict[str, Any]) -> None:
     from rich.markup import escape
 
     from selpe.privacy.plan import Plan
@@ -104,7 +108,7 @@ def _render(settings: RunConfig, made: SpendingPlan, budget: dict[str, Any]) -> 
     console.print(f"[bold]{escape(settings.dataset)}[/]: {made.units:,} {escape(unit)}, ", end="")
     console.print(f"{classes}{made.records:,} synthetic records")
     console.print(_cost(settings, made))
-    console.print(_left(budget))
+    console.print(_left(said["budget"]))
     console.print()
     if isinstance(made, Plan):
         console.print(_table(made))
@@ -114,7 +118,7 @@ def _render(settings: RunConfig, made: SpendingPlan, budget: dict[str, Any]) -> 
         console.print(f"{settings.method}: {', '.join(made.steps())}")
     if made.verdict:
         console.print(f"[bold]{escape(made.verdict)}[/]")
-    for warning in made.warnings:
+    for warning in said["warnings"]:
         console.print(f"[yellow]•[/] {escape(warning)}")
 
 
@@ -131,9 +135,10 @@ def _cost(settings: RunConfig, made: SpendingPlan) -> str:
 
     both, delta = made.guarantee, f", δ {settings.delta:g}" if settings.delta else ""
     how = f"{made.mechanism}, {made.vote} votes" if isinstance(made, Plan) else "Gaussian noise"
+    apart = "" if settings.rows is not None else " (apart from their number)"
     return (
         f"ε {_number(made.epsilon)}{delta} ({made.adjacency}): {_number(both.replace_one)} if one unit is replaced, "
-        f"{_number(both.add_remove)} if one is added or removed; {how}"
+        f"{_number(both.add_remove)} if one is added or removed{apart}; {how}"
     )
 
 

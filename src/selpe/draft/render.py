@@ -11,6 +11,7 @@ from selpe.schema.fields import plain
 
 if TYPE_CHECKING:
     from selpe.draft import Draft
+    from selpe.draft.conventions import CellForm, TextForm
     from selpe.draft.kinds import ColumnDraft
 
 _UNCONFIRMED_HEAD = """\
@@ -35,6 +36,11 @@ _HOW = {
     "number": "are the bounds and the step public knowledge?",
     "boolean": "is it public that records have this field?",
     "date": "is the period public knowledge?",
+}
+_ROWS = "how many records (or people, with a unit) there are, rounded: it is public, please confirm"
+_UNCLEAR = {
+    "day_first": "# day_first: true    # the table does not tell whether day or month comes first: please say",
+    "decimal": '# decimal: "."    # the table does not tell the decimal mark: please say',
 }
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _YAML_WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
@@ -69,8 +75,18 @@ def schema_text(draft: Draft) -> str:
     return "\n".join(lines)
 
 
-def config_text(draft: Draft, *, dataset: str, data: str, query: str | None = None, sheet: str | None = None) -> str:
-    """The text of selpe.yaml."""
+def config_text(
+    draft: Draft,
+    *,
+    dataset: str,
+    data: str,
+    query: str | None = None,
+    sheet: str | None = None,
+    text: TextForm | None = None,
+    cells: CellForm | None = None,
+    rows: int | None = None,
+) -> str:
+    """The text of selpe.yaml. `text` and `cells` say how the table is written, `rows` how large it is in public."""
     lines = [
         "# Settings of a run. `selpe check` looks them over; docs/configuration.md lists every one.",
         f"dataset: {quoted(dataset)}    # your name for this table: its privacy budget is kept under it",
@@ -78,8 +94,10 @@ def config_text(draft: Draft, *, dataset: str, data: str, query: str | None = No
     ]
     lines += [f"query: {quoted(query)}"] if query else []
     lines += [f"sheet: {quoted(sheet)}"] if sheet else []
+    lines += _text_lines(text) + _cell_lines(cells)
     lines.append("schema: schema.yaml")
     lines.append(_unit_line(draft))
+    lines += [f"rows: {rows}    # {_ROWS}"] if rows else []
     lines += [
         "",
         "epsilon: 2.0    # the privacy budget of one run; smaller is more private",
@@ -113,6 +131,27 @@ def _unit_line(draft: Draft) -> str:
     if draft.unit is not None:
         return f"unit: {quoted(draft.unit)}    # whose record it is: the guarantee is then for each of them"
     return "# unit: patient_id    # the column that says whose record it is, when one person can have several"
+
+
+def _text_lines(form: TextForm | None) -> list[str]:
+    if form is None:
+        return []
+    lines = [f"encoding: {quoted(form.encoding)}    # how its text is written: please confirm"] if form.encoding else []
+    return lines + (
+        [f"delimiter: {quoted(form.delimiter)}    # what separates its cells: please confirm"] if form.delimiter else []
+    )
+
+
+def _cell_lines(form: CellForm | None) -> list[str]:
+    if form is None:
+        return []
+    lines = []
+    if form.day_first is not None:
+        which = "third of April" if form.day_first else "fourth of March"
+        lines.append(f"day_first: {str(form.day_first).lower()}    # 03/04/2024 is the {which}: please confirm")
+    if form.decimal is not None:
+        lines.append(f"decimal: {quoted(form.decimal)}    # the decimal mark: please confirm")
+    return lines + [_UNCLEAR[name] for name in form.unclear]
 
 
 def _field_lines(column: ColumnDraft, field: Field) -> list[str]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selpe.errors import ConfigError, DataError
 from selpe.manifest import with_password
+from selpe.reading import ReadingOptions
 from selpe.report.summarize import Subject
 from selpe.schema import Record, Schema
 from selpe.table import parse_records, read_table
@@ -216,16 +217,10 @@ def _real(source: Any, schema: Schema, what: str, config: RunConfig | None, note
     """The records of a real table, read as the run reads its own; rows that do not fit are left out and counted."""
     if source is None:
         return None
-    if config is not None and isinstance(source, str) and source == config.data:
-        table = read_table(with_password(source), sheet=config.sheet, query=config.query, encoding=config.encoding)
-    else:
-        table = read_table(source)
-    if config is None:
-        reading = parse_records(table, schema)
-    else:
-        reading = parse_records(
-            table, schema, blank_bad_cells=config.blank_bad_cells, day_first=config.day_first, decimal=config.decimal
-        )
+    how = ReadingOptions() if config is None else replace(ReadingOptions.of(config), unit=None)
+    own = config is not None and isinstance(source, str) and source == config.data
+    table = how.table(with_password(source)) if own else read_table(source)
+    reading = how.reading(table, schema)
     if not reading.records:
         raise DataError("no row fits the schema", where=_name(source), hint="`selpe check` lists what is wrong.")
     if reading.dropped:

@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 
 
 def one_row_each(units: Sequence[Sequence[int]], below: Callable[[int], int]) -> NDArray[np.intp]:
-    """One row position per unit, drawn evenly among that unit's rows and independently of all others."""
+    """One row position per unit, drawn evenly among that unit's rows and independently of all others.
+
+    Rows that abstain are drawn like the others; who does not vote is left out afterwards, when all draws are made.
+    """
     return np.array([rows[below(len(rows))] if len(rows) > 1 else rows[0] for rows in units], dtype=np.intp)
 
 

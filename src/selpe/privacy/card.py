@@ -61,11 +61,13 @@ def build_card(
     encoder: str = "",
     records: int | None = None,
     units: int | None = None,
+    inferred: Sequence[str] = (),
     versions: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The card of one run as plain data; the same for the same inputs.
 
-    `units` is the number of protected units, if it is to be told: it is public under replace-one only.
+    `units` is the number of protected units, if it is to be told: it is public under replace-one only. A number that
+    the settings state is told in its place. `inferred` are columns whose types were found by a look at all rows.
     """
     everything = ledger.charges()
     mine = [charge for charge in everything if charge.run == run]
@@ -83,7 +85,7 @@ def build_card(
         "charges": [_charge(charge) for charge in mine],
         "cumulative": _cumulative(spent(everything), ledger.budget, len(mine)),
         "public": _public(schema, config, units),
-        "not_covered": _not_covered(config, everything, run),
+        "not_covered": _not_covered(config, everything, run, inferred),
         "trust": _trust(config, model, encoder),
         "release": {"records": records, "fields": len(schema.fields), "model": model, "encoder": encoder},
         "versions": dict(versions) if versions is not None else _versions(),
@@ -114,7 +116,7 @@ def _guarantee(mine: Sequence[Charge], total: Spent, config: RunConfig, *, priva
         "add_remove": math.inf if infinite else total.epsilon_add_remove,
     }
     return {
-        "statement": _statement(epsilon, total.delta, _unit_noun(config), private=private),
+        "statement": _statement(epsilon, total.delta, config, private=private),
         "epsilon": {name: _number(value) for name, value in epsilon.items()},
         "delta": total.delta,
         "asked_for": {"epsilon": _number(config.epsilon), "adjacency": config.adjacency, "delta": config.delta},
@@ -122,15 +124,22 @@ def _guarantee(mine: Sequence[Charge], total: Spent, config: RunConfig, *, priva
     }
 
 
-def _statement(epsilon: Mapping[str, float], delta: float, noun: str, *, private: bool) -> str:
+def _statement(epsilon: Mapping[str, float], delta: float, config: RunConfig, *, private: bool) -> str:
     if not private:
         return "This output carries no privacy guarantee. It is a reference for measurements and must not be released."
     if not any(epsilon.values()):
         return "The private data was not read to make this release: ε = 0 under either neighbour relation."
+    noun = _unit_noun(config)
+    # Where the owner states no public number, the plan is made from the true one, and its marks are in the release.
+    apart = "" if config.rows is not None else f", apart from {_number_of(config)}, which this release may reveal"
     return (
         f"This release is differentially private with ε = {epsilon['replace_one']:.6g} if one {noun} is replaced by "
-        f"any other, and with ε = {epsilon['add_remove']:.6g} if one {noun} is added or removed (δ = {delta:g})."
+        f"any other, and with ε = {epsilon['add_remove']:.6g} if one {noun} is added or removed{apart} (δ = {delta:g})."
     )
+
+
+def _number_of(config: RunConfig) -> str:
+    return "the number of records" if config.unit is None else f"the number of different values of '{config.unit}'"
 
 
 def _unit_noun(config: RunConfig) -> str:
@@ -180,7 +189,8 @@ def _charge(charge: Charge) -> dict[str, Any]:
 
 def _cumulative(total: Spent, cap: Budget | None, mine: int) -> dict[str, Any]:
     return {
-        "statement": "Everything ever charged to this data set by runs on this ledger, earlier runs included.",
+        "statement": "Everything ever charged to this data set by runs on this ledger, earlier runs included. The "
+        "number of records, where a run was planned from it, is not counted.",
         "epsilon": {"replace_one": total.epsilon_replace_one, "add_remove": total.epsilon_add_remove},
         "delta": total.delta,
         "runs": len(total.runs),
@@ -196,7 +206,8 @@ def _cumulative(total: Spent, cap: Budget | None, mine: int) -> dict[str, Any]:
 
 def _public(schema: Schema, config: RunConfig, units: int | None) -> dict[str, Any]:
     settings = {name: _plain(value) for name, value in settings_of(config).items()}
-    known = config.adjacency == "replace-one"
+    told = units if config.adjacency == "replace-one" else None
+    stated = config.rows is not None
     return {
         "schema": {
             "name": schema.name,
@@ -207,16 +218,26 @@ def _public(schema: Schema, config: RunConfig, units: int | None) -> dict[str, A
         },
         "settings": settings,
         "class_sizes": None if config.class_sizes is None else dict(config.class_sizes),
-        "units": {"treated_as_public": True, "covered_by_guarantee": False, "number": units if known else None},
+        "units": {
+            "treated_as_public": True,
+            "stated": stated,  # then nothing was made from the true number, and add-remove covers it
+            "covered_by_guarantee": stated,
+            "number": config.rows if stated else told,
+        },
         "generated": "all candidates, prompts and models: none of them has seen a private row",
     }
 
 
-def _not_covered(config: RunConfig, everything: Sequence[Charge], run: str) -> list[str]:
+def _not_covered(
+    config: RunConfig, everything: Sequence[Charge], run: str, inferred: Sequence[str]
+) -> list[str]:  # fmt: skip
+    number = f"{_number_of(config)}: this run was planned from it, and its release may reveal it"
+    if config.rows is not None:
+        number = f"{_number_of(config)} as the owner has stated it ({config.rows:,}): it is taken to be public"
     found = [
         "that the data set exists, and what it is about",
         "the schema with its bounds and categories, the classes and all settings: they are taken to be public",
-        "the number of records" if config.unit is None else f"the number of different values of '{config.unit}'",
+        number,
         "what holds for people in general: a conclusion about somebody that would be the same without their record",
         "records that depend on each other, such as those of one household",
         "how long a run took, how much memory it used, and that it failed",
@@ -226,6 +247,11 @@ def _not_covered(config: RunConfig, everything: Sequence[Charge], run: str) -> l
         found.insert(4, "people with several records: one record is protected, not one person")
     if config.class_sizes is not None:
         found.append("the sizes of the classes: the owner has stated them as public")
+    if inferred:
+        found.append(
+            f"the types of the columns {', '.join(inferred)} were inferred over all rows by the program that made the "
+            "frame; this guarantee starts from the typed columns"
+        )
     if any(not charge.private and charge.run != run for charge in everything):
         found.append("the output of other runs on this table that were made without noise")
     return found

@@ -23,7 +23,9 @@ _LOOKS = {
     "dpds": "a classifier is trained on the private rows, with clipped gradients and noise at every step",
 }
 # Settings that say how private choices were made. Paths, queries and hosts are left out: they are nobody's business.
-_COMMON = ("method", "epsilon", "delta", "adjacency", "records", "quotas")
+_COMMON = (
+    "method", "epsilon", "delta", "adjacency", "rows", "skip_bad_rows", "blank_bad_cells", "records", "quotas",
+)  # fmt: skip
 _OURS = (
     "rounds", "batches", "alpha", "multiplicity", "mechanism", "votes", "epsilon_schedule", "guides", "bundles",
 )  # fmt: skip

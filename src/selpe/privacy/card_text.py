@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _RELATIONS = {"replace_one": "one unit replaced", "add_remove": "one unit added or removed"}
+_APART = {**_RELATIONS, "add_remove": "one unit added or removed, apart from the number of units"}
 
 
 def render_markdown(card: Mapping[str, Any]) -> str:
@@ -26,6 +27,16 @@ def render_markdown(card: Mapping[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def reveals_no_number(card: Mapping[str, Any]) -> bool:
+    """Whether the add-remove line holds as it is printed: the plan was made from a stated number, or nothing was read.
+
+    Cards of earlier versions do not tell: their plans were made from the true one.
+    """
+    return bool(card["public"]["units"].get("stated")) or not any(
+        value == "inf" or value > 0 for value in card["guarantee"]["epsilon"].values()
+    )
+
+
 def _headline(card: Mapping[str, Any]) -> str:
     statement = _text(card["guarantee"]["statement"])
     if card["stamp"] is None:
@@ -35,10 +46,8 @@ def _headline(card: Mapping[str, Any]) -> str:
 
 
 def _guarantee(card: Mapping[str, Any]) -> str:
-    guarantee = card["guarantee"]
-    rows = [
-        (_RELATIONS[name], _epsilon(value), _small(guarantee["delta"])) for name, value in guarantee["epsilon"].items()
-    ]
+    guarantee, named = card["guarantee"], _RELATIONS if reveals_no_number(card) else _APART
+    rows = [(named[name], _epsilon(value), _small(guarantee["delta"])) for name, value in guarantee["epsilon"].items()]
     asked = guarantee["asked_for"]
     note = f"Asked for: ε = {_epsilon(asked['epsilon'])} under {asked['adjacency']}. "
     note += f"Composition is {guarantee['composition']}."
@@ -104,11 +113,12 @@ def _public(public: Mapping[str, Any]) -> str:
     fields = [(field["name"], field["kind"], field["domain"]) for field in schema["fields"]]
     given = [(name, _value(value)) for name, value in settings.items() if value is not None]
     units = public["units"]["number"]
+    said = "The number of protected units" + (", as stated by the owner" if public["units"].get("stated") else "")
     lines = [
         f"The schema '{_text(schema['name'])}' with all bounds and categories{classes}:",
         _table(("field", "kind", "domain"), fields),
         "Rules: " + "; ".join(f"`{_code(rule)}`" for rule in schema["rules"]) + "." if schema["rules"] else "",
-        f"The number of protected units: {units:,}." if units is not None else "The number of protected units.",
+        f"{said}: {units:,}." if units is not None else f"{said}.",
         ""
         if public["class_sizes"] is None
         else f"Class sizes, by the owner's word: {_text(_value(public['class_sizes']))}.",

@@ -6,32 +6,52 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from selpe.errors import DataError
-from selpe.schema import Record, Schema, Value
+from selpe.privacy.units import OWN, grouped, unit_name
+from selpe.schema import Record, Schema
 
-# The rows, checked, and the row positions of each unit in order of their first row.
+ABSTAINS = -1  # stands in a unit for a row that has no record: it can be drawn like any other, and then says nothing
+
+# The records, checked, and of each unit in order of its first row the positions of its records.
 Admitted: TypeAlias = tuple[tuple[Record, ...], tuple[tuple[int, ...], ...]]
 
 
-def admit(rows: Sequence[Record], schema: Schema, unit: str | None) -> Admitted | DataError:
-    """The rows, checked; or what is wrong with the first that does not fit, for the caller to raise.
+def admit(
+    rows: Sequence[Record | None], whose: Sequence[object] | None, schema: Schema, unit: str | None
+) -> Admitted | DataError:
+    """The records, checked; or what is wrong with the first that does not fit, for the caller to raise.
 
-    It is not raised here, so that no traceback leads through a frame that holds rows.
+    A row of None abstains. `whose` are the rows' cells of the unit column, if they are not in the records. An error is
+    not raised here, so that no traceback leads through a frame that holds rows.
     """
-    if unit is None:
-        units: tuple[tuple[int, ...], ...] = tuple((position,) for position in range(len(rows)))
-    else:
-        names = [_unit_name(row.get(unit)) for row in rows]
-        if "" in names:
-            where = f"row {names.index('') + 1}, field '{unit}'"
+    names = [OWN] * len(rows)
+    if unit is not None:
+        cells = [None if row is None else row.get(unit) for row in rows] if whose is None else whose
+        names = [unit_name(cell) for cell in cells]
+        nobody = [place for place, name in enumerate(names) if name == OWN and rows[place] is not None]
+        if nobody:
+            where = f"row {nobody[0] + 1}, field '{unit}'"
             return DataError("must be present: it says whose record this is", where=where)
-        units = _positions(names)
         if unit not in schema.names:
-            rows = [{name: value for name, value in row.items() if name != unit} for row in rows]
-    return _first_problem(rows, schema) or (tuple(rows), units)
+            rows = [row and {name: value for name, value in row.items() if name != unit} for row in rows]
+    problem = _first_problem(rows, schema)
+    if problem is not None:
+        return problem
+    records = tuple(row for row in rows if row is not None)
+    places = _places(rows)
+    return records, tuple(tuple(places[row] for row in mine) for mine in grouped(names))
 
 
-def _first_problem(rows: Sequence[Record], schema: Schema) -> DataError | None:
-    bad = [(number, found[0]) for number, row in enumerate(rows, 1) if (found := schema.check(row))]
+def _places(rows: Sequence[Record | None]) -> list[int]:
+    """Where each row's record stands among the records; ABSTAINS for a row without one."""
+    places, count = [], 0
+    for row in rows:
+        places.append(ABSTAINS if row is None else count)
+        count += row is not None
+    return places
+
+
+def _first_problem(rows: Sequence[Record | None], schema: Schema) -> DataError | None:
+    bad = [(number, found[0]) for number, row in enumerate(rows, 1) if row is not None and (found := schema.check(row))]
     if not bad:
         return None
     number, first = bad[0]
@@ -41,17 +61,3 @@ def _first_problem(rows: Sequence[Record], schema: Schema) -> DataError | None:
         where=f"row {number}, field '{first.field}'",
         hint="correct the table, or widen the schema where the value may be publicly known",
     )
-
-
-def _unit_name(value: Value) -> str:
-    """Whose record it is. Spellings that may mean the same person count as one, which is the safe side."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return "" if value is None else str(value).strip().casefold()
-
-
-def _positions(names: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    found: dict[str, list[int]] = {}
-    for position, name in enumerate(names):
-        found.setdefault(name, []).append(position)
-    return tuple(tuple(rows) for rows in found.values())

@@ -2,53 +2,88 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from selpe.config import RunConfig
+from selpe.errors import DataError
 from selpe.manifest import with_password
 from selpe.privacy.ledger import Ledger
 from selpe.privacy.private import PrivateTable
-from selpe.schema import Schema
-from selpe.table import read_table, to_records
+from selpe.privacy.units import OWN, unit_name, units_in
+from selpe.reading import ReadingOptions
+from selpe.schema import Record, Schema
+from selpe.table import Reading, Table
+from selpe.table.records import problem_report
+
+
+class Loaded(NamedTuple):
+    """The private table of a run, and what is public about how it was read.
+
+    `inferred` names the fields whose column types came from all rows, by the program that made a frame.
+    """
+
+    table: PrivateTable
+    inferred: tuple[str, ...]
+
+
+class _Arriving(NamedTuple):
+    """Rows on their way, each given out once: None for one that abstains, and the cell that says whose it is."""
+
+    rows: Iterator[Record | None]
+    whose: Iterator[object]
+    inferred: tuple[str, ...]
 
 
 def load_private(
     config: RunConfig, schema: Schema, ledger: Ledger, *, run: str, source: Any = None, insist: bool = False
-) -> PrivateTable:
+) -> Loaded:
     """The private table of a run, and its ledger told which table this is.
 
     `source` is a frame that stands in for the file of the settings. `insist` is the owner's word that rows known
     under another name are to be counted anew.
     """
     schema.require_confirmed()
+    arriving = _arriving(config, schema, source)
     table = PrivateTable(
-        to_records(
-            read_table(
-                with_password(config.data) if source is None else source,
-                sheet=config.sheet,
-                query=config.query,
-                encoding=config.encoding,
-            ),
-            schema,
-            unit=config.unit,
-            skip_bad_rows=config.skip_bad_rows,
-            blank_bad_cells=config.blank_bad_cells,
-            day_first=config.day_first,
-            decimal=config.decimal,
-        ),
+        arriving.rows,
         schema,
         account=ledger.account(run),
         unit=config.unit,
+        whose=None if config.unit is None else arriving.whose,
         allow_private_text_to=config.allow_private_text_to or (),
     )
     ledger.recognise(table.fingerprint(), insist=insist)
-    return table
+    return Loaded(table, arriving.inferred)
 
 
 def count_units(config: RunConfig, *, source: Any = None) -> int:
     """How many units the private table has, and nothing else of it: what a plan needs to know."""
-    place = with_password(config.data) if source is None else source
-    table = read_table(place, sheet=config.sheet, query=config.query, encoding=config.encoding)
-    if config.unit is None:
-        return len(table)
-    return len({str(cell).strip().casefold() for cell in table.column(config.unit)})
+    return units_in(_raw(config, source), config.unit)
+
+
+def _raw(config: RunConfig, source: Any) -> Table:
+    return ReadingOptions.of(config).table(with_password(config.data) if source is None else source)
+
+
+def _arriving(config: RunConfig, schema: Schema, source: Any) -> _Arriving:
+    table = _raw(config, source)
+    reading = ReadingOptions.of(config).reading(table, schema)
+    if reading.problems and not config.skip_bad_rows:
+        raise problem_report(table, reading.problems)
+    rows, whose = _in_order(table, reading, config)
+    if all(row is None for row in rows):
+        raise DataError("no row fits the schema", where=table.source, hint="`selpe check` lists what is wrong.")
+    return _Arriving(iter(rows), iter(whose), tuple(getattr(reading, "inferred", ())))
+
+
+def _in_order(table: Table, reading: Reading, config: RunConfig) -> tuple[list[Record | None], list[object]]:
+    """Every row of the table in its place, rows that do not fit included: they abstain, and count."""
+    fitting = dict(zip(reading.kept, reading.records, strict=True))
+    cells = [None] * len(table) if config.unit is None else table.column(config.unit)
+    found = [(table.rows[place], fitting.get(place), cell) for place, cell in enumerate(cells)]
+    found += [(row.row, None, None) for row in table.broken]
+    found.sort(key=lambda one: one[0])
+    if config.unit is not None and config.skip_bad_rows:
+        found = [(number, None if unit_name(cell) == OWN else row, cell) for number, row, cell in found]
+    return [row for _, row, _ in found], [cell for _, _, cell in found]

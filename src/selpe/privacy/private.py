@@ -24,7 +24,7 @@ from selpe.privacy.batches import assign, one_row_each
 from selpe.privacy.charges import Charge, Receipt
 from selpe.privacy.fingerprint import Fingerprint, fingerprint
 from selpe.privacy.histograms import Histogram, HistogramQuery, sizes_of
-from selpe.privacy.intake import admit
+from selpe.privacy.intake import ABSTAINS, admit
 from selpe.privacy.key import Key
 from selpe.privacy.learning import Learned, Learner, Training, Watch, check_grid, to_the_end, train
 from selpe.privacy.noise import Noise, gaussian_charge, guarantee_of
@@ -98,7 +98,11 @@ Tallies = Callable[[Selector], Mapping[str, NDArray[np.int64]]]
 
 @final
 class PrivateTable:
-    """Private rows under a confirmed schema. `len()` is the number of units, public under replace-one."""
+    """Private rows under a confirmed schema. `len()` is the number of units, public under replace-one.
+
+    A row of None abstains: it did not fit, adds nothing to any choice, and counts like the others, so that no other
+    row's part in a choice depends on it. `whose` are the rows' cells of the unit column, if the records lack them.
+    """
 
     __slots__ = (
         "__account",
@@ -114,19 +118,20 @@ class PrivateTable:
 
     def __init__(
         self,
-        rows: Iterable[Mapping[str, Value]],
+        rows: Iterable[Mapping[str, Value] | None],
         schema: Schema,
         *,
         account: Account,
         unit: str | None = None,
+        whose: Iterable[object] | None = None,
         allow_private_text_to: str | Collection[str] = (),
     ) -> None:
         schema.require_confirmed()
         self.__schema, self.__unit, self.__units = schema, unit, ()
         # From here on no frame of ours leads to the rows, so that an error's traceback does not either.
-        arriving = [list(map(dict, rows))]
-        del rows
-        admitted = sealed(lambda: admit(arriving.pop(), schema, unit), "the schema's check")
+        arriving = [([row if row is None else dict(row) for row in rows], whose if whose is None else list(whose))]
+        del rows, whose
+        admitted = sealed(lambda: admit(*arriving.pop(), schema, unit), "the schema's check")
         if isinstance(admitted, DataError):
             raise admitted
         self.__rows, self.__units = admitted
@@ -318,6 +323,8 @@ class PrivateTable:
     ) -> dict[str, NDArray[np.int64]]:
         rows = one_row_each(self.__units, selector.below)
         batch = assign(len(rows), batches, selector.below)
+        # After all draws: whoever abstains has had theirs, and nobody else's move.
+        rows, batch = rows[rows != ABSTAINS], batch[rows != ABSTAINS]
         represented = self.__represent(kernel)
         scores = {}
         for label, pool in pools.items():
@@ -326,7 +333,7 @@ class PrivateTable:
         return scores
 
     def __set_scores(self, vote: SetVote, selector: Selector) -> NDArray[np.int64]:
-        rows = one_row_each(self.__units, selector.below)
+        rows = self.__taking_part(selector.below)
         if isinstance(vote, Coverage):
             return vote.tally(self.__represent(vote.kernel)[rows])
         return vote.tally([dict(self.__rows[row]) for row in rows])
@@ -335,7 +342,7 @@ class PrivateTable:
         sizes = sizes_of(query)
         counts = {label: np.zeros(shape, dtype=np.int64) for label, shape in sizes.items()}
         if noise.reads_rows:
-            rows = one_row_each(self.__units, noise.below)
+            rows = self.__taking_part(noise.below)
             represented = self.__represent(query.kernel)
             for label, pool in query.pools.items():
                 counts[label] = query.tally(pool, represented[rows[self.__members(rows, label)]])
@@ -348,7 +355,12 @@ class PrivateTable:
 
     def __batch(self, noise: Noise) -> list[Record]:
         """One row of every unit, drawn anew at each step."""
-        return [dict(self.__rows[row]) for row in one_row_each(self.__units, noise.below)]
+        return [dict(self.__rows[row]) for row in self.__taking_part(noise.below)]
+
+    def __taking_part(self, below: Callable[[int], int]) -> NDArray[np.intp]:
+        """One row of every unit, without those that abstain."""
+        rows = one_row_each(self.__units, below)
+        return np.asarray(rows[rows != ABSTAINS])
 
     def __members(self, rows: NDArray[np.intp], label: str) -> NDArray[np.bool_]:
         """Which of these rows vote in the pool of a class: those of the class, or all where there are no classes."""

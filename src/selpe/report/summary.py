@@ -16,6 +16,7 @@ from jinja2 import UndefinedError
 from selpe.encode.hashing import HashingEncoder
 from selpe.errors import DataError, RunError
 from selpe.evaluate.fidelity import synthetic_only
+from selpe.privacy.card_text import reveals_no_number
 from selpe.report.fields import field_panels
 from selpe.report.render import page
 from selpe.report.sections.fidelity import diversity_rows, validity_rows
@@ -85,9 +86,10 @@ def _about(schema: Schema, records: Sequence[Record], card: Mapping[str, Any]) -
 
 def _tiles(schema: Schema, records: Sequence[Record], card: Mapping[str, Any]) -> list[dict[str, str]]:
     spent = card["guarantee"]["epsilon"]
+    apart = "" if reveals_no_number(card) else ", their number apart"
     return [
         {"name": "ε, one record replaced", "value": epsilon(spent["replace_one"])},
-        {"name": "ε, one record added or removed", "value": epsilon(spent["add_remove"])},
+        {"name": f"ε, one record added or removed{apart}", "value": epsilon(spent["add_remove"])},
         {"name": "δ", "value": f"{card['guarantee']['delta']:g}"},
         {"name": "records", "value": count(len(records))},
         {"name": "fields", "value": count(len(schema.fields))},

@@ -35,15 +35,13 @@ def schema(path: str) -> dict[str, Any]:
 
 def check(data: str, schema: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """How a table fits a schema: rows and fields, never a value."""
+    from selpe.reading import ReadingOptions
     from selpe.schema import Schema
-    from selpe.table import parse_records, read_table
 
     found = _schema(Schema.load, Path(schema))
-    table = read_table(data, encoding=options.get("encoding"))
-    reading = parse_records(
-        table, found, unit=options.get("unit"), blank_bad_cells=bool(options.get("blank_bad_cells")),
-        day_first=options.get("day_first"), decimal=options.get("decimal"),
-    )  # fmt: skip
+    how = ReadingOptions(**options)
+    table = how.table(data)
+    reading = how.reading(table, found)
     messages = [problem.message for problem in reading.problems]
     return {
         "rows": len(table) + len(table.broken),
@@ -66,7 +64,7 @@ def plan(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "plan": found.plan.to_dict(),
         "estimate": found.estimate.as_dict(),
-        "warnings": list(found.plan.warnings),
+        "warnings": list(found.warnings),
         "verdict": found.plan.verdict,
         "charges": [charge.to_dict() for charge in found.plan.charges("this run", config.unit or "record")],
     }

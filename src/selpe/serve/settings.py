@@ -18,10 +18,10 @@ from selpe.method_settings import AugPESettings
 from selpe.serve.limits import Operator
 from selpe.serve.store import StoredTable
 
-READING = ("unit", "encoding", "day_first", "decimal", "skip_bad_rows", "blank_bad_cells")
+READING = ("unit", "encoding", "delimiter", "day_first", "decimal", "skip_bad_rows", "blank_bad_cells")
 OPEN = (
     *READING,
-    "method", "delta", "adjacency", "records", "quotas", "class_sizes",
+    "method", "delta", "adjacency", "records", "rows", "quotas", "class_sizes",
     "rounds", "batches", "alpha", "multiplicity", "mechanism", "votes", "epsilon_schedule",
     "guides", "guide_sample", "bundles", "contrast", "quota", "stages", "kernel", "inclusion", "explore", "exemplars",
     "temperature", "record_temperature", "attempts", "seed",
