@@ -82,6 +82,37 @@ def test_bad_rows_are_listed_by_row_and_field(project: Path) -> None:
     assert "secretpain" not in result.out + result.err
 
 
+def test_every_reading_setting_is_used(project: Path) -> None:
+    """A table that fits only if all of them are."""
+    lines = ["complaint;acuity;pain;weight;day", "caf\xe9;1;x;1,5;03/04/2024", "tea;1;1;2,5;03/04/2024", "tea;9;1;1,5;"]
+    (project / "data.csv").write_bytes("\n".join(lines).encode("cp1252"))
+    schema = SCHEMA + (
+        "  weight: {kind: number, description: In kilograms, min: 0, max: 9, step: 0.5}\n"
+        "  day: {kind: date, description: Of the visit, min: 2024-04-03, max: 2024-04-03}\n"
+    )
+    (project / "schema.yaml").write_text(schema, encoding="utf-8")
+    settings = {"encoding": "cp1252", "delimiter": '";"', "decimal": '","', "day_first": "true",
+                "blank_bad_cells": "true", "skip_bad_rows": "true"}  # fmt: skip
+    config = CONFIG + "".join(f"{name}: {value}\n" for name, value in settings.items())
+    (project / "selpe.yaml").write_text(config, encoding="utf-8")
+    code, findings = _findings(project)
+    assert code == 0
+    assert findings["data"]["state"] == "note"
+    assert "1 of 3 rows do not fit the schema and will abstain" in findings["data"]["said"]
+    (project / "selpe.yaml").write_text(config.replace("blank_bad_cells: true\n", ""), encoding="utf-8")
+    assert "2 of 3 rows do not fit" in _findings(project)[1]["data"]["said"]
+    for name in ("day_first", "skip_bad_rows"):
+        (project / "selpe.yaml").write_text(config.replace(f"{name}: true\n", ""), encoding="utf-8")
+        assert _findings(project)[0] == 2, name
+
+
+def test_a_table_in_which_all_rows_would_abstain_is_wrong(project: Path) -> None:
+    (project / "selpe.yaml").write_text(CONFIG + "skip_bad_rows: true\n", encoding="utf-8")
+    (project / "data.csv").write_text("complaint,acuity,pain\nnote,3,4\n", encoding="utf-8")
+    code, findings = _findings(project)
+    assert (code, findings["data"]["state"]) == (2, "wrong")
+
+
 BREAKAGE = [
     ("selpe.yaml", "dataset: desk\n", "settings", "'data' must be given"),
     ("selpe.yaml", CONFIG + "colour: red\n", "settings", "no setting 'colour'"),

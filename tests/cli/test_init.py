@@ -11,6 +11,8 @@ import pytest
 
 from command_line import run
 from selpe.config import load_config
+from selpe.draft.conventions import TextForm, text_form
+from selpe.reading import ReadingOptions
 from selpe.schema import Schema
 
 REAL = ["ktas_triage.csv", "loan.csv", "loan_lendingclub_desc.csv", "mimic_ed_demo_triage.csv", "water.csv"]
@@ -35,6 +37,91 @@ def test_both_files_are_written_and_parse(table: Path, tmp_path: Path) -> None:
     config = load_config(tmp_path / "project" / "selpe.yaml", environment={})
     assert (config.dataset, config.unit, config.records, config.epsilon) == ("desk-visits", "patient_id", 200, 2.0)
     assert Path(config.data).resolve() == table.resolve()
+
+
+FORMS = [
+    ("plain.csv", ["a,b"], "{i},x", {"encoding": "utf-8", "delimiter": ","}),
+    ("marked.csv", ["a;b"], "{i};x", {"encoding": "utf-8-sig", "delimiter": ";"}),
+    ("windows.csv", ["a|b"], "{i}|caf\xe9", {"encoding": "cp1252", "delimiter": "|"}),
+    ("wide.csv", ["a,b"], "{i},x", {"encoding": "utf-16", "delimiter": ","}),
+    ("tabs.tsv", ["a\tb"], "{i}\tx", {"encoding": "utf-8", "delimiter": "\t"}),
+    ("excel.csv", ["sep=;", "a;b"], "{i};x", {"encoding": "utf-8", "delimiter": ";"}),
+    ("lines.jsonl", [], '{{"a": {i}, "b": "x"}}', {"encoding": "utf-8", "delimiter": None}),
+]
+
+
+@pytest.mark.parametrize(("name", "head", "row", "settings"), FORMS, ids=[form[0] for form in FORMS])
+def test_how_a_text_file_is_written_stands_in_the_settings_and_reads_it_again(
+    name: str, head: list[str], row: str, settings: dict[str, str | None], tmp_path: Path
+) -> None:
+    lines = [*head, *(row.format(i=i % 7) for i in range(40))]
+    (tmp_path / name).write_bytes("\n".join(lines).encode(str(settings["encoding"])))
+    assert run("init", tmp_path / name, "--out", tmp_path).code == 0
+    config = load_config(tmp_path / "selpe.yaml", environment={})
+    assert {key: getattr(config, key) for key in settings} == settings
+    again = ReadingOptions.of(config).table(config.data)
+    assert (len(again), again.columns) == (40, ("a", "b"))
+
+
+CELLS = [
+    (["25/12/2024", "03/04/2024"], ["2.5", "3"], {"day_first": True, "decimal": None}, []),
+    (["12/25/2024", "03/04/2024"], ["3,5", "1.234,5"], {"day_first": False, "decimal": ","}, []),
+    (["2024-03-04", "2024-12-25"], ["1,234.5", "2.5"], {"day_first": None, "decimal": "."}, []),
+    (["2024-03-04", "2024-12-25"], ["1,234", "2.5"], {"day_first": None, "decimal": "."}, []),
+    (["03/04/2024", "05/06/2024"], ["1,234", "1,235"], {"day_first": None, "decimal": None}, ["day_first", "decimal"]),
+    (["25/12/2024", "12/25/2024"], ["3,5", "1,234.5"], {"day_first": None, "decimal": None}, ["day_first", "decimal"]),
+]
+
+
+@pytest.mark.parametrize(("days", "numbers", "settings", "asked"), CELLS)
+def test_day_order_and_decimal_mark_are_written_where_the_cells_show_them_and_asked_for_where_not(
+    days: list[str], numbers: list[str], settings: dict[str, object], asked: list[str], tmp_path: Path
+) -> None:
+    lines = ["when;size;note", *(f"{days[i % 2]};{numbers[i % 2]};note {i} is like no other" for i in range(40))]
+    (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8")
+    assert run("init", tmp_path / "t.csv", "--out", tmp_path).code == 0
+    config = load_config(tmp_path / "selpe.yaml", environment={})
+    assert {key: getattr(config, key) for key in settings} == settings
+    text = (tmp_path / "selpe.yaml").read_text(encoding="utf-8")
+    assert [name for name in ("day_first", "decimal") if f"# {name}:" in text] == asked
+
+
+def test_no_cell_stands_in_the_settings(tmp_path: Path) -> None:
+    lines = ["when;size;note", *(f"2{i % 9}/11/2031;7{i % 9},77;zebra {i}" for i in range(40))]
+    (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8")
+    assert run("init", tmp_path / "t.csv", "--out", tmp_path).code == 0
+    text = (tmp_path / "selpe.yaml").read_text(encoding="utf-8")
+    assert "day_first: true" in text
+    assert not any(part in text for part in ("2031", "77", "zebra", "/11"))
+
+
+def test_a_binary_table_has_neither_encoding_nor_delimiter(table: Path, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    pd.read_csv(table, dtype=str).to_parquet(tmp_path / "t.parquet")
+    assert run("init", tmp_path / "t.parquet", "--out", tmp_path).code == 0
+    text = (tmp_path / "selpe.yaml").read_text(encoding="utf-8")
+    assert "encoding" not in text
+    assert "delimiter" not in text
+
+
+def test_a_file_whose_lines_are_written_differently_gets_no_encoding(tmp_path: Path) -> None:
+    lines = [b"a,b", *(b"%d,x" % (i % 7) for i in range(40)), b"1,\xc3\xa9", b"1,\xe9"]
+    (tmp_path / "t.csv").write_bytes(b"\n".join(lines))
+    assert text_form(str(tmp_path / "t.csv")) == TextForm(None, ",")
+
+
+def test_the_number_of_rows_is_stated_rounded_and_counts_people_where_a_unit_is_named(
+    table: Path, tmp_path: Path
+) -> None:
+    run("init", table, "--out", tmp_path)
+    assert load_config(tmp_path / "selpe.yaml", environment={}).rows == 40  # 41 rows of 40 people
+    lines = ["topic,size", *(f"note {i} is like no other,{i % 9}" for i in range(1234))]
+    (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8")
+    run("init", tmp_path / "t.csv", "--out", tmp_path, "--force")
+    text = (tmp_path / "selpe.yaml").read_text(encoding="utf-8")
+    assert load_config(tmp_path / "selpe.yaml", environment={}).rows == 1200
+    assert "1234" not in text + (tmp_path / "schema.yaml").read_text(encoding="utf-8")
 
 
 def test_the_report_names_columns_and_next_steps_on_whole_lines(table: Path, tmp_path: Path) -> None:

@@ -40,9 +40,9 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     return data
 
 
-def write(folder: Path, rows: int = 12, **settings: str) -> Path:
+def write(folder: Path, count: int = 12, /, **settings: str) -> Path:
     (folder / "schema.yaml").write_text(SCHEMA, encoding="utf-8")
-    lines = ["note,kind,who"] + [f"{MARKER} {i},{'ab'[i % 2]},p{i // 3}" for i in range(rows)]
+    lines = ["note,kind,who"] + [f"{MARKER} {i},{'ab'[i % 2]},p{i // 3}" for i in range(count)]
     (folder / "data.csv").write_text("\n".join(lines), encoding="utf-8")
     given = {"dataset": "line", "data": "data.csv", "epsilon": "2"} | settings
     path = folder / "selpe.yaml"
@@ -106,11 +106,38 @@ def test_planning_spends_and_writes_nothing(tmp_path: Path, capsys: pytest.Captu
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_add_remove_says_that_the_number_of_records_counts_as_public(
+@pytest.mark.parametrize("method", ["selpe", "augpe"])
+def test_add_remove_without_a_stated_number_says_that_it_is_revealed_and_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    assert run(str(write(tmp_path, adjacency="add-remove", method=method))) == 0
+    said = capsys.readouterr().out
+    assert "if one is added or removed (apart from their number)" in said
+    assert "release may reveal it" in said
+    assert "'rows: 10'" in said
+    assert run(str(write(tmp_path, adjacency="add-remove", method=method, rows="10"))) == 0
+    said = capsys.readouterr().out
+    assert "reveal" not in said
+    assert "if one is added or removed;" in said
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_the_plan_is_made_from_the_stated_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], adjacency: str
+) -> None:
+    plans = [told(capsys, str(write(tmp_path, count, adjacency=adjacency, rows="20"))) for count in (20, 21)]
+    assert plans[0] == plans[1]
+    assert plans[0]["units"] == 20
+
+
+def test_a_stated_number_far_from_the_table_is_a_warning_to_the_owner(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(str(write(tmp_path, adjacency="add-remove"))) == 0
-    assert "treats it as public" in capsys.readouterr().out
+    for stated, far in (("23", True), ("51", False), ("110", True)):
+        found = told(capsys, str(write(tmp_path, 52, rows=stated)))
+        assert found["units"] == int(stated)
+        assert any("far from what the table has" in warning for warning in found["warnings"]) is far
+        assert "52" not in str(found["warnings"])
 
 
 @pytest.mark.parametrize("epsilon", ["0", "inf"])

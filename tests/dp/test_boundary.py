@@ -137,6 +137,15 @@ def test_the_private_table_offers_these_things_and_no_more() -> None:
         assert not hasattr(private_table(), absent), absent
 
 
+def test_no_method_asks_the_private_table_for_its_length() -> None:
+    """A method knows the number that its plan was made from, which may be a stated one (PROOF.md, step 25)."""
+    asked = {f"len({name})" for name in ("table", "private", "self.private", "looks.table")}
+    for name, tree in modules():
+        if name.startswith("baselines/") or name in ("evolve.py", "assemble.py", "guides.py", "bundles.py"):
+            calls = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+            assert not calls & asked, name
+
+
 def test_every_test_that_the_proof_names_exists() -> None:
     named = re.findall(r"`([\w/]+\.py)::(\w+)`", PROOF.read_text(encoding="utf-8"))
     assert len(named) >= 12

@@ -55,13 +55,17 @@ class World:
     unit: str | None = None
     split: Callable[[int, int], list[tuple[int, ...]]] = independent
 
-    def records(self, rows: Sequence[Row]) -> list[Record]:
+    def records(self, rows: Sequence[Row]) -> list[Record | None]:
+        """The rows as records; one below the line does not fit, and abstains."""
         names = ("x", "label", "person") if self.schema.labels else ("x", "person")
-        return [dict(zip(names, row, strict=False)) for row in rows]
+        return [dict(zip(names, row, strict=False)) if row[0] >= 0 else None for row in rows]
 
     def scores(self, rows: Sequence[Row]) -> Iterator[list[NDArray[np.int64]]]:
         """Per equally likely outcome of the hidden draws: one score vector per class and batch."""
-        table = PrivateTable(self.records(rows), self.schema, account=MemoryAccount(remember=False), unit=self.unit)
+        whose = [row[-1] for row in rows] if self.unit else None
+        table = PrivateTable(
+            self.records(rows), self.schema, account=MemoryAccount(remember=False), unit=self.unit, whose=whose
+        )
         persons = {row[-1]: sum(other[-1] == row[-1] for other in rows) for row in rows} if self.unit else {}
         takes = itertools.product(*(range(count) for count in persons.values() if count > 1))
         for take in takes:
@@ -209,6 +213,40 @@ def test_one_person_with_several_rows_is_one_unit(monkeypatch: pytest.MonkeyPatc
     }
     for law, adjacency in itertools.product(LAWS, ADJACENCIES):
         ratio = found(tables, pairs[adjacency], law, scale_of(law, adjacency, Influence()))
+        assert 0.3 * EPSILON <= ratio <= EPSILON + ROUNDING
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_row_that_abstains_is_a_neighbour_like_any_other(monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
+    """A row replaced by one that does not fit, or one such row more: within the claim, and no less than removing it."""
+    universe = [(-1, "A"), (0, "A"), (10, "A"), (10, "B")]
+    scores = all_scores(labelled_world(monkeypatch, 3, batches, Approval(0.3)), universe, 3)
+    for law, adjacency in itertools.product(LAWS, ADJACENCIES):
+        scale = scale_of(law, adjacency, Influence())
+        with_bad = [pair for pair in PAIRS[adjacency](universe, 3) if any(row[0] < 0 for row in pair[0] + pair[1])]
+        assert 0.3 * EPSILON <= found(scores, with_bad, law, scale) <= EPSILON + ROUNDING
+    for rest in multisets(universe[1:], 2):
+        both = (rest, tuple(sorted(((-1, "A"), *rest))))
+        one, other = (distribution(scores[rows], "permute-and-flip", 1.0) for rows in both)
+        assert np.allclose(one, other, atol=ROUNDING), "who abstains adds nothing and moves nobody"
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_person_may_have_rows_that_abstain(monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
+    world = labelled_world(monkeypatch, 3, batches, Approval(0.3))
+    world.unit = "person"
+    spots = [(-1, "A"), (0, "A"), (10, "B")]
+    persons = [(s,) for s in spots] + list(itertools.product(spots, repeat=2))
+    tables = {
+        chosen: [
+            list(case)
+            for case in world.scores(tuple((*row, str(name)) for name, mine in enumerate(chosen) for row in mine))
+        ]
+        for chosen in itertools.product(persons, repeat=2)
+    }
+    pairs = [((a, b), (c, b)) for a, b in tables for c in persons if c != a]
+    for law in LAWS:
+        ratio = found(tables, pairs, law, scale_of(law, "replace-one", Influence()))
         assert 0.3 * EPSILON <= ratio <= EPSILON + ROUNDING
 
 

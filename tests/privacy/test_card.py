@@ -81,6 +81,7 @@ CARD = whole(
         class_sizes={"type": ["object", "null"]},
         units=whole(
             treated_as_public={"type": "boolean"},
+            stated={"type": "boolean"},
             covered_by_guarantee={"type": "boolean"},
             number={"type": ["integer", "null"]},
         ),
@@ -158,6 +159,56 @@ def test_the_card_states_the_sum_of_the_charges_under_both_relations() -> None:
     assert [entry["selection"] for entry in made["charges"]] == ["round-1", "round-2"]
     text = render_markdown(made)
     assert "ε = 1 if one record is replaced by any other, and with ε = 0.5 if one record is added or removed" in text
+
+
+REVEALED = "apart from the number of records, which this release may reveal"
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_where_no_number_is_stated_no_line_about_added_records_hides_that_it_is_revealed(adjacency: str) -> None:
+    made = card(settings={"adjacency": adjacency})
+    text = render_markdown(made)
+    assert f"added or removed, {REVEALED}" in made["guarantee"]["statement"]
+    assert "| one unit added or removed, apart from the number of units | 0.5 |" in text
+    assert "The number of records, where a run was planned from it, is not counted." in text
+    assert any("planned from it, and its release may reveal it" in item for item in made["not_covered"])
+    assert made["public"]["units"] == {
+        "treated_as_public": True, "stated": False, "covered_by_guarantee": False, "number": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_where_a_number_is_stated_both_lines_hold_as_printed_and_it_is_public(adjacency: str) -> None:
+    made = card(settings={"adjacency": adjacency, "rows": 1200}, units=1234)
+    text = render_markdown(made)
+    assert "is added or removed (δ = 0)." in made["guarantee"]["statement"]
+    assert "| one unit added or removed | 0.5 |" in text
+    assert "The number of protected units, as stated by the owner: 1,200." in text
+    assert any("as the owner has stated it (1,200)" in item for item in made["not_covered"])
+    assert "reveal" not in text
+    assert "1,234" not in text
+    assert "1234" not in json.dumps(made)
+
+
+def test_a_unit_is_named_where_its_number_is_revealed() -> None:
+    said = card(settings={"unit": "person"})["guarantee"]["statement"]
+    assert "apart from the number of different values of 'person', which this release may reveal" in said
+
+
+def test_how_rows_that_do_not_fit_were_treated_is_told() -> None:
+    told = card(settings={"skip_bad_rows": True})["public"]["settings"]
+    assert (told["skip_bad_rows"], told["blank_bad_cells"], told["rows"]) == (True, False, None)
+    baseline = card(settings={"method": "augpe", "blank_bad_cells": True, "rows": 90})["public"]["settings"]
+    assert (baseline["skip_bad_rows"], baseline["blank_bad_cells"], baseline["rows"]) == (False, True, 90)
+
+
+def test_columns_whose_types_came_from_all_rows_are_told() -> None:
+    made = card(inferred=["sbp", "dbp"])
+    assert (
+        "the types of the columns sbp, dbp were inferred over all rows by the program that made the frame; "
+        "this guarantee starts from the typed columns"
+    ) in made["not_covered"]
+    assert not any("inferred" in item for item in card()["not_covered"])
 
 
 def test_the_first_paragraph_is_the_promise() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from selpe.baselines.dpds import open_classifier
+from selpe.baselines.train.learner import TorchLearner
 from selpe.config import RunConfig, check_config
 from selpe.encode.hashing import HashingEncoder
 from selpe.errors import BudgetError, RunError, StoppedError
@@ -79,6 +80,23 @@ def test_a_run_spends_exactly_what_was_asked_for_and_releases_what_fits(
     assert [e.step for e in heard if isinstance(e, Trained)] == list(range(1, STEPS + 1))
     raw = (run.folder / "work" / "raw.jsonl").read_text().splitlines()
     assert len(raw) == (0 if method == "dpds" else 6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_mean_of_a_step_is_taken_over_the_stated_number_of_rows(
+    method: str, settings: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the parameters, and with them the release, would depend on the true one under add-remove."""
+    taken: list[int] = []
+    real = TorchLearner.__init__
+
+    def spy(self: TorchLearner, *parts: Any, units: int, **more: Any) -> None:
+        taken.append(units)
+        real(self, *parts, units=units, **more)
+
+    monkeypatch.setattr(TorchLearner, "__init__", spy)
+    execute(Run.create(settings(method, adjacency="add-remove", rows=10)))
+    assert set(taken) == {10}
 
 
 def test_topics_and_training_are_accounted_together(settings: Callable[..., RunConfig]) -> None:
