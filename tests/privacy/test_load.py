@@ -236,7 +236,7 @@ def test_a_unit_that_is_also_a_field_counts_by_the_same_rule(settings: Callable[
 
 def test_who_names_nobody_is_a_unit_of_its_own() -> None:
     assert grouped(["a", "", "a", ""]) == ((0, 2), (1,), (3,))
-    assert {unit_name(cell) for cell in (None, "", "  ", "n/a", "NULL", float("nan"))} == {""}
+    assert {unit_name(cell) for cell in (None, "", "  ", "n/a", "NULL", float("nan"), b"", ["a"])} == {""}
 
 
 @pytest.mark.parametrize(

@@ -165,5 +165,6 @@ def _next_steps(draft: Draft) -> list[str]:
         )
     if draft.schema.unconfirmed:
         steps.append("open schema.yaml: make each field's bounds and values public knowledge, and confirm it")
+    steps.append("open selpe.yaml: confirm how the table is read, and how many records are public knowledge")
     steps.append("then run: selpe check")
     return steps

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from selpe.table import Table
 
 OWN = ""  # the name of a row that names nobody: it is a unit of its own
+_NO_NAMES = (list, tuple, dict, set, frozenset, bytes, bytearray)
 _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
 
 
@@ -22,7 +23,12 @@ def unit_name(cell: object) -> str:
     Unicode NFKC, then letter case folded, then runs of white space as one space and none around; a whole number loses
     its '.0'. Spellings that may mean the same person count as one: joining two people protects both.
     """
-    text = "" if cell is None else cell_text(cell)
+    if cell is None or isinstance(cell, _NO_NAMES):
+        return OWN
+    try:
+        text = cell_text(cell)
+    except Exception:  # whatever the cell is, it is its own row's affair
+        return OWN
     text = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     whole = _WHOLE.fullmatch(text)
     return OWN if text in MISSING else whole[1] if whole else text
