@@ -65,6 +65,16 @@ def spent(project: Path) -> float:
 # -- run -------------------------------------------------------------------------------------------------------------
 
 
+def test_a_run_under_add_remove_says_what_its_epsilon_leaves_out_unless_a_number_is_stated() -> None:
+    said = selpe("run", "--set", "adjacency=add-remove").out
+    assert said.count("(add-remove, the number of records apart)") == 2  # before and after
+    assert "'rows: 40'" in said
+    stated = selpe("run", "--dry-run", "--set", "adjacency=add-remove", "--set", "rows=60").out
+    assert "(add-remove)," in stated
+    assert "60 records, each one protected (as stated)" in stated
+    assert "apart" not in stated
+
+
 def test_a_run_says_what_it_will_do_does_it_and_says_where_it_is(project: Path) -> None:
     result = selpe("run")
     assert result.code == 0, result.err
