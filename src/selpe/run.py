@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import platform
 import random
 import secrets
@@ -53,6 +54,8 @@ from selpe.schema import Record, Schema
 from selpe.system import plainly, refusal
 from selpe.table import write_table
 from selpe.table.lines import RecordLines
+
+log = logging.getLogger(__name__)
 
 RELEASED = ("privacy-card.json", "privacy-card.md", "schema.json", "summary.html", "synthetic.csv", "synthetic.jsonl")
 INTERNAL_NOTE = "What lies here was computed against private rows without noise. It must not leave the house.\n"
@@ -218,7 +221,10 @@ class Run:
         """
         if self._begun is None:
             schema, ledger = Schema.load(self.config.data_schema), self.ledger
-            private, inferred = load_private(self.config, schema, ledger, run=self.name, source=source, insist=insist)
+            loaded = load_private(self.config, schema, ledger, run=self.name, source=source, insist=insist)
+            private, inferred = loaded.table, loaded.inferred
+            for remark in loaded.remarks:
+                log.warning("%s", remark)
             self.manifest["inferred"] = list(inferred)
             plan = self._planned(recipe_of(self.config.method), schema, units=self.config.rows or len(private))
             prices = self._priced(plan)

@@ -601,9 +601,9 @@ def rows(start: int, end: int) -> list[Record]:
 
 def test_a_table_that_grew_keeps_its_ledger() -> None:
     ledger = opened()
-    assert ledger.recognise(fingerprint(rows(0, 300))) is None
-    assert ledger.recognise(fingerprint(rows(0, 300))) == 1.0
-    grown = ledger.recognise(fingerprint(rows(0, 301)))
+    assert ledger.recognise(fingerprint(rows(0, 300))).overlap is None
+    assert ledger.recognise(fingerprint(rows(0, 300))).overlap == 1.0
+    grown = ledger.recognise(fingerprint(rows(0, 301))).overlap
     assert grown is not None
     assert 0.9 < grown <= 1.0
     assert [e.data["changed"] for e in ledger.entries() if e.kind == "table"] == [False, True]
@@ -633,7 +633,7 @@ def test_the_owner_can_insist_once_and_for_all() -> None:
 
 def test_other_rows_are_not_mistaken_for_known_ones() -> None:
     opened().recognise(fingerprint(rows(0, 300)))
-    assert Ledger.open("other").recognise(fingerprint(rows(260, 560))) is None
+    assert Ledger.open("other").recognise(fingerprint(rows(260, 560))).overlap is None
 
 
 def test_a_fingerprint_ignores_order_and_number_format_and_hides_without_its_key() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 import stat
 from pathlib import Path
@@ -140,38 +139,29 @@ def test_without_its_note_a_ledger_is_checked_as_far_as_its_own_files_tell(used:
 # -- the same rows elsewhere -------------------------------------------------------------------------------------------
 
 
-def test_rows_that_are_known_in_part_are_warned_of(used: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+def test_rows_that_are_known_in_part_are_told_of(used: Ledger) -> None:
     used.recognise(fingerprint(rows(0, 40)))
-    with caplog.at_level(logging.WARNING):
-        Ledger.open("grown").recognise(fingerprint(rows(20, 400)))
-    assert "some of these rows are known as 'clinic', too" in caplog.text
-    assert "row 20" not in caplog.text
-    caplog.clear()
-    Ledger.open("strange").recognise(fingerprint(rows(1000, 1040)))
-    assert caplog.text == ""
+    (remark,) = Ledger.open("grown").recognise(fingerprint(rows(20, 400))).remarks
+    assert remark == "some of these rows are known as 'clinic', too: what was spent there is not counted"
+    assert Ledger.open("strange").recognise(fingerprint(rows(1000, 1040))).remarks == ()
 
 
-def test_rows_known_in_another_folder_of_ledgers_are_warned_of(
-    used: Ledger, home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_rows_known_in_another_folder_of_ledgers_are_told_of(
+    used: Ledger, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used.recognise(fingerprint(rows(0, 40)))
     monkeypatch.setenv("SELPE_LEDGER", str(home / "elsewhere"))
-    with caplog.at_level(logging.WARNING):
-        Ledger.open("clinic").recognise(fingerprint(rows(0, 40)))
-    assert f"these rows are known as 'clinic in {home / 'ledgers'}', too" in caplog.text
-    caplog.clear()
-    Ledger("example", home / "demo").recognise(fingerprint(rows(0, 40)))
-    assert caplog.text == ""  # a demo's ledger is its own
+    (remark,) = Ledger.open("clinic").recognise(fingerprint(rows(0, 40))).remarks
+    assert remark.startswith(f"these rows are known as 'clinic in {home / 'ledgers'}', too")
+    demo = Ledger("example", home / "demo")  # a demo's ledger is its own
+    assert demo.recognise(fingerprint(rows(0, 40))).remarks == ()
 
 
-def test_ledgers_of_another_key_are_warned_of(
-    used: Ledger, home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_ledgers_of_another_key_are_told_of(used: Ledger, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used.recognise(fingerprint(rows(0, 40)))
     monkeypatch.setenv("SELPE_KEY", str(home / "other" / "ledger.key"))
-    with caplog.at_level(logging.WARNING):
-        Ledger.open("again").recognise(fingerprint(rows(0, 40)))
-    assert "'clinic' was made with another key: whether it holds the same rows is not known" in caplog.text
+    (remark,) = Ledger.open("again").recognise(fingerprint(rows(0, 40))).remarks
+    assert remark == "'clinic' was made with another key: whether it holds the same rows is not known"
 
 
 def test_the_same_rows_under_another_name_are_refused_still(used: Ledger) -> None:

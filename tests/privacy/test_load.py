@@ -17,7 +17,7 @@ from selpe.errors import DataError
 from selpe.privacy import private
 from selpe.privacy.histograms import NearestVotes
 from selpe.privacy.learning import Training
-from selpe.privacy.ledger import Ledger
+from selpe.privacy.ledger import Ledger, Recognition
 from selpe.privacy.load import count_units, load_private
 from selpe.privacy.noise import GaussianNoise
 from selpe.privacy.private import PrivateTable
@@ -54,8 +54,8 @@ class Free:
     def account(self, run: str) -> MemoryAccount:
         return MemoryAccount(run, remember=False)
 
-    def recognise(self, *_: object, **__: object) -> None:
-        pass
+    def recognise(self, *_: object, **__: object) -> Recognition:
+        return Recognition(None)
 
 
 FREE: Any = Free()

@@ -148,7 +148,7 @@ def test_two_runs_of_gaussian_looks_cost_less_than_their_sum_and_more_than_one()
 def test_a_gaussian_cap_refuses_what_it_cannot_count() -> None:
     cap = Budget(2.0, "replace-one", 1e-5, "gaussian")
     with pytest.raises(BudgetError, match="what happened"):
-        cap.check([], Charge("r", "s", "unknown", 0.1, 0.1, 1e-6), dataset="d")
+        cap.require_room([], [Charge("r", "s", "unknown", 0.1, 0.1, 1e-6)], dataset="d")
     with pytest.raises(ConfigError, match="delta"):
         Budget(2.0, "replace-one", 0.0, "gaussian")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,6 @@ from typing import Any
 
 from selpe.privacy.disk import Disk
 from selpe.privacy.key import Key, key_path
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +41,9 @@ class Anchor:
         try:
             content = json.loads(self._path.read_bytes())
             mark = Mark(str(content["first"]), int(content["seq"]), str(content["sum"]))
-            ours = hmac.compare_digest(str(content["mac"]), self._seal(mark))
-        except FileNotFoundError:
-            return None
+            return mark if hmac.compare_digest(str(content["mac"]), self._seal(mark)) else None
         except (OSError, ValueError, LookupError, TypeError):
-            ours = False
-        if not ours:
-            log.warning("the note of how far a ledger had come cannot be read: %s", self._path)
             return None
-        return mark
 
     def forget(self) -> None:
         """Removes the note: another ledger begins in its place."""
@@ -68,8 +59,8 @@ class Anchor:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._disk.overwrite(draft, json.dumps({**content, "mac": self._seal(mark)}).encode())
             self._disk.replace(draft, self._path)
-        except OSError as error:
-            log.warning("how far a ledger has come cannot be noted beside its key (%s)", error.strerror)
+        except OSError:
+            return
 
     def _seal(self, mark: Mark) -> str:
         text = f"{self._folder}\n{mark.first}\n{mark.seq}\n{mark.sum}"

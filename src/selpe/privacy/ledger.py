@@ -7,7 +7,6 @@ selection can be neither charged nor drawn again. A run reserves what it will be
 
 from __future__ import annotations
 
-import logging
 import os
 import shlex
 import unicodedata
@@ -27,8 +26,6 @@ from selpe.privacy.fingerprint import Fingerprint
 from selpe.privacy.journal import Entry, Journal, Reading, Writer, locked
 from selpe.privacy.key import Key, find_key, make_key
 from selpe.privacy.reservations import RESERVE, SETTLE, Reservation, open_reservations
-
-log = logging.getLogger(__name__)
 
 __all__ = ["Budget", "Charge", "Entry", "Ledger", "Receipt", "RunAccount", "Spent", "ledger_root"]
 
@@ -241,37 +238,29 @@ class Ledger:
         with self._journal.writing(resealing=True) as writer:
             writer.append("reseal", {"reason": reason.strip()})
 
-    def recognise(self, table: Fingerprint, *, insist: bool = False) -> float | None:
+    def recognise(self, table: Fingerprint, *, insist: bool = False) -> Recognition:
         """Records which table this is; refuses one whose rows are mostly those of another data set's.
 
-        Returns how much it overlaps with the table seen last under this name (None for the first). A table that
-        has changed keeps its ledger. `insist` is the owner's word that the common rows are to be counted twice.
+        A table that has changed keeps its ledger. `insist` is the owner's word that the common rows are to be counted
+        twice.
         """
         _make_root(self.root)
         # One lock for all ledgers: two new names for one table must not be looked up at the same moment.
         with locked(self.root):
-            agreed, strangers = _agreed(self.entries()), []
-            for other in self._others():
-                entries = other.entries()
-                common = _common(entries, table)
-                if common is None:
-                    log.warning("'%s' was made with another key: whether it holds the same rows is not known", other)
-                elif common >= SAME_ROWS and other.dataset not in agreed and self.dataset not in _agreed(entries):
-                    strangers.append(other)
-                elif 0 < common < SAME_ROWS:
-                    log.warning("some of these rows are known as '%s', too: what was spent there is not counted", other)
-            refused = [other for other in strangers if other.root == self.root]
-            if refused and not insist:
-                names = ", ".join(other.dataset for other in refused)
+            strangers, remarks = self._compared(table)
+            here = [other for other in strangers if other.root == self.root]
+            if here and not insist:
+                names = ", ".join(other.dataset for other in here)
                 raise BudgetError(
                     f"these rows are known under another name ({names}); a new name would start anew",
                     where=self.dataset,
-                    hint=f"use `dataset: {refused[0].dataset}`, or insist with --same-data-new-ledger (it is recorded)",
+                    hint=f"use `dataset: {here[0].dataset}`, or insist with --same-data-new-ledger (it is recorded)",
                 )
-            for other in strangers:
-                log.warning("these rows are known as '%s', too: what was spent there is not counted here", other)
+            remarks += [f"these rows are known as '{other}', too: what was spent there is not counted here"
+                        for other in strangers]  # fmt: skip
             with self._writing() as writer:
-                return _record_table(writer, table, [other.dataset for other in refused])
+                overlap = _record_table(writer, table, [other.dataset for other in here])
+        return Recognition(overlap, tuple(remarks))
 
     # -- inside ---------------------------------------------------------------------------------------------
 
@@ -286,12 +275,35 @@ class Ledger:
         lasting = self.root.resolve() == ledger_root().resolve()
         self._journal = Journal(self._folder, self.dataset, key, disk=self._disk, lasting=lasting)
 
+    def _compared(self, table: Fingerprint) -> tuple[list[Ledger], list[str]]:
+        """The ledgers that hold mostly these rows without the owner's word, and what to tell of others."""
+        agreed, strangers, remarks = _agreed(self.entries()), [], []
+        for other in self._others():
+            entries = other.entries()
+            common = _common(entries, table)
+            if common is None:
+                remarks.append(f"'{other}' was made with another key: whether it holds the same rows is not known")
+            elif 0 < common < SAME_ROWS:
+                remarks.append(f"some of these rows are known as '{other}', too: what was spent there is not counted")
+            elif common and other.dataset not in agreed and self.dataset not in _agreed(entries):
+                strangers.append(other)
+        return strangers, remarks
+
     def _others(self) -> list[Ledger]:
         """The ledgers of other data sets: in the same folder, and in others that this key was used with for good."""
         here = [Ledger(name, self.root) for name in self.names(self.root) if name != self.dataset]
         roots = {folder.parent for folder in known_ledgers() if folder.parent != self.root.resolve()}
         lasting = self._journal.lasting  # a demo's ledger knows of no other, and is known to none
         return here + [Ledger(name, root) for root in sorted(roots) for name in self.names(root) if lasting]
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """What a ledger makes of a table: the share of rows in common with the one seen last under this name (None for
+    the first), and what its owner should know of other ledgers."""
+
+    overlap: float | None
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,13 @@ from selpe.table.records import problem_report
 class Loaded(NamedTuple):
     """The private table of a run, and what is public about how it was read.
 
-    `inferred` names the fields whose column types came from all rows, by the program that made a frame.
+    `inferred` names the fields whose column types came from all rows, by the program that made a frame. `remarks` is
+    what its owner should know of other ledgers.
     """
 
     table: PrivateTable
     inferred: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
 
 class _Arriving(NamedTuple):
@@ -53,8 +55,8 @@ def load_private(
         whose=None if config.unit is None else arriving.whose,
         allow_private_text_to=config.allow_private_text_to or (),
     )
-    ledger.recognise(table.fingerprint(), insist=insist)
-    return Loaded(table, arriving.inferred)
+    known = ledger.recognise(table.fingerprint(), insist=insist)
+    return Loaded(table, arriving.inferred, known.remarks)
 
 
 def count_units(config: RunConfig, *, source: Any = None) -> int:
