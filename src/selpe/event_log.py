@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started, Trained
+from selpe.owner_only import open_text
 
 _KINDS: dict[str, type[Event]] = {
     kind.__name__: kind for kind in (Answered, Finished, Included, PoolReady, Selected, StageStarted, Started, Trained)
@@ -24,7 +25,7 @@ class EventLog:
     """Writes events as they come. Answers, of which there are many, are summed up to a line or two a second."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._file = path.open("a", encoding="utf-8")
+        self._file = open_text(path, "a")
         self._clock = clock
         self._since = clock()
         self._answers: dict[tuple[str, bool], list[int]] = {}

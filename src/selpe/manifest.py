@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from selpe.errors import ConfigError
+from selpe.owner_only import FILE as FILE_MODE
+from selpe.owner_only import open_text
 from selpe.system import put_in_place
 
 FILE = "manifest.json"
@@ -41,7 +43,7 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
     """Puts a manifest in the place of the one before. It is on the disk when this returns, whole."""
     path = folder / FILE
     part = path.with_suffix(".part")
-    with part.open("w", encoding="utf-8") as file:
+    with open_text(part) as file:
         file.write(json.dumps(content, ensure_ascii=False, indent=2, default=str) + "\n")
         file.flush()
         os.fsync(file.fileno())  # else a power cut could leave an empty file in the place of the old one
@@ -54,7 +56,7 @@ def is_worked_on(folder: Path) -> bool:
 
     if not (folder / LOCK).is_file():
         return False
-    lock = FileLock(folder / LOCK)
+    lock = FileLock(folder / LOCK, mode=FILE_MODE)
     try:
         lock.acquire(timeout=0)
     except Timeout:

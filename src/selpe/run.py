@@ -43,6 +43,7 @@ from selpe.evolve import Evolved
 from selpe.llm.base import ChatModel
 from selpe.llm.remembering import AnswerStore, RememberingModel
 from selpe.manifest import LOCK, read_manifest, without_password, write_manifest
+from selpe.owner_only import FILE, make_folder, share, tighten, write_text
 from selpe.preflight import cap_of, spends
 from selpe.privacy.card import build_card, render_markdown
 from selpe.privacy.charges import spent
@@ -136,7 +137,7 @@ class Run:
         folder = Path(config.out) / name
         try:
             for part in ("work", "internal"):
-                (folder / part).mkdir(parents=True)
+                make_folder(folder / part, new=True)
         except FileExistsError:
             raise RunError(
                 f"there is a run '{name}' already", hint=f"`selpe resume {folder}` goes on with it"
@@ -157,7 +158,7 @@ class Run:
         }  # fmt: skip
         run = cls(folder, config, manifest)
         try:
-            (folder / "internal" / "NOT-FOR-RELEASE").write_text(INTERNAL_NOTE, encoding="utf-8")
+            write_text(folder / "internal" / "NOT-FOR-RELEASE", INTERNAL_NOTE)
             if schema is not None:
                 schema.save(folder / "schema.yaml")
             run._save()
@@ -363,7 +364,7 @@ class Run:
         }
         for name, lines in files.items():
             text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-            (self.folder / "work" / name).write_text(text, encoding="utf-8")
+            write_text(self.folder / "work" / name, text)
 
     def _write_release(self, schema: Schema, made: Synthesized) -> Sequence[Record]:
         """Writes `release/` as a whole, and gives its records: a reader sees the old one or the new one, never half."""
@@ -372,7 +373,7 @@ class Run:
         part = self.folder / "work" / "release.part"
         if part.exists():
             _clear(part)
-        part.mkdir()
+        make_folder(part)
         lines = part / "synthetic.jsonl"
         if made.whole is None:
             records: Sequence[Record] = self._ordered(made.records)
@@ -395,6 +396,7 @@ class Run:
         (part / "privacy-card.json").write_text(_json(card), encoding="utf-8")
         (part / "privacy-card.md").write_text(render_markdown(card), encoding="utf-8")
         write_summary(part, schema)
+        share(part)
         if self.release.exists():
             _clear(self.release)
         part.rename(self.release)
@@ -405,7 +407,8 @@ class Run:
         """One process per run folder."""
         from filelock import FileLock, Timeout
 
-        lock = FileLock(self.folder / LOCK)
+        tighten(self.folder, keep="release")  # folders of earlier versions can be read by others
+        lock = FileLock(self.folder / LOCK, mode=FILE)
         try:
             lock.acquire(timeout=0)
         except Timeout:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from selpe.config import Adjacency, RunConfig, check_config
 from selpe.errors import ConfigError, RunError
 from selpe.events import Emit, silence
+from selpe.owner_only import write_text
 from selpe.schema import Record, Schema
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class SelPE:
         )
         made.write()
         if path is not None:
-            Path(path).write_text(made.html(), encoding="utf-8")
+            write_text(Path(path), made.html())
         return made
 
     @property

@@ -24,6 +24,7 @@ from selpe.errors import ConfigError, RunError
 from selpe.estimate import Estimate
 from selpe.events import Finished, Started
 from selpe.method_settings import DpDsSettings
+from selpe.owner_only import write_text
 from selpe.privacy.looks import GaussianPlan
 from selpe.privacy.private import PrivateTable
 from selpe.schema import Schema
@@ -47,7 +48,7 @@ class PrivateClassifier:
         course = Course(looks, lambda: self._learner(self.plan.units), own.clip, context_of(parts, own), parts.cancel)
         learner = course.run()
         about = {"settings": own.model_dump(mode="json"), "seed": parts.config.seed, "state": course.state}
-        (parts.work / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        write_text(parts.work / _ABOUT, json.dumps(about, indent=2) + "\n")
         parts.emit(Finished(0))
         return Synthesized((), (), tuple(course.done), {"training": notes_of(course, learner.size, own.model)})
 

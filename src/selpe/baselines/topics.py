@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.baselines.embedding import TextKernel, TextPool
+from selpe.owner_only import write_text
 from selpe.privacy.quotas import apportion
 from selpe.schema import Record, Schema
 
@@ -42,7 +43,7 @@ class TopicModel:
         """Writes the topics: found again after a kill, they must be the same to the last digit."""
         content = {"keywords": self.keywords, "centres": self.centres.tolist()}
         part = path.with_suffix(".part")
-        part.write_text(json.dumps(content), encoding="utf-8")
+        write_text(part, json.dumps(content))
         part.replace(path)
 
     @classmethod

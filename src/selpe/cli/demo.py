@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 
 from selpe.cli.console import emit, json_mode, out
 from selpe.errors import ConfigError, RunError
+from selpe.owner_only import copy, make_folder
 
 if TYPE_CHECKING:
     from selpe.run import Run
@@ -44,7 +44,7 @@ def demo(
 
     folder = _new_folder(out_folder)
     for name in _FILES:
-        shutil.copyfile(example_folder(EXAMPLE) / name, folder / name)
+        copy(example_folder(EXAMPLE) / name, folder / name)
     _say(
         "1", f"150 invented arrivals at an emergency clinic play the private table: {shown(folder / 'private.csv')}",
         f"their schema (fields, ranges, rules) is public: {shown(folder / 'schema.yaml')}",
@@ -75,7 +75,7 @@ def _new_folder(wanted: Path | None) -> Path:
     names = [wanted] if wanted else [Path(f"selpe-demo{f'-{i}' if i > 1 else ''}") for i in range(1, _MOST_FOLDERS)]
     for folder in names:
         try:
-            folder.mkdir(parents=True)
+            make_folder(folder, new=True)
         except FileExistsError:
             if wanted is not None and wanted.is_dir() and not any(wanted.iterdir()):
                 return wanted

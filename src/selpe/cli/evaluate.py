@@ -13,6 +13,7 @@ import typer
 
 from selpe.cli.console import emit, err, json_mode, out
 from selpe.errors import ConfigError
+from selpe.owner_only import write_text
 
 if TYPE_CHECKING:
     from selpe.encode.base import Encoder
@@ -123,7 +124,7 @@ def compare(
     require_outside_release(to)
     rows = compared([_evaluation(name) for name in what])
     try:
-        to.write_text(compare_page(rows), encoding="utf-8")
+        write_text(to, compare_page(rows))
     except OSError as error:
         raise ConfigError(f"the page cannot be written ({error.strerror})", where=str(to)) from None
     emit({"comparison": {"page": str(to), "runs": rows}})
@@ -187,7 +188,7 @@ def _rendered(folder: Path, schema: Any) -> Path:
     content = _evaluation(str(folder))
     page = folder / "internal" / "report.html"
     try:
-        page.write_text(report_page(content, schema), encoding="utf-8")
+        write_text(page, report_page(content, schema))
     except (KeyError, TypeError):
         raise ConfigError(
             "the evaluation is of another version", where=str(folder), hint="`selpe evaluate` makes it anew"

@@ -11,6 +11,7 @@ import typer
 
 from selpe.cli.console import emit, json_mode, out
 from selpe.errors import ConfigError, SelPEError
+from selpe.owner_only import make_folder, write_text
 
 if TYPE_CHECKING:
     from selpe.draft import Draft
@@ -96,9 +97,9 @@ def _location(data: str, folder: Path) -> str:
 def _write(targets: list[Path], texts: list[str]) -> None:
     problem: SelPEError | None = None
     try:
-        targets[0].parent.mkdir(parents=True, exist_ok=True)
+        make_folder(targets[0].parent)
         for path, text in zip(targets, texts, strict=True):
-            path.write_text(text, encoding="utf-8")
+            write_text(path, text)  # a draft has learned from private rows
     except OSError as error:
         problem = ConfigError(f"the file cannot be written ({error.strerror})", where=str(targets[0].parent))
     if problem is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from selpe.apart import OWN_GROUP
 from selpe.cli.console import MANNERS
+from selpe.owner_only import make_folder, open_bytes
 
 PATIENCE = 120.0  # seconds that a process has to stop in, once it was let go of
 FOLDER = "jobs"
@@ -50,8 +51,8 @@ def others_at_work(jobs: int, root: Path) -> Iterator[None]:
 
 @contextmanager
 def _other(job: int, folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{job}.log").open("wb") as said:
+    make_folder(folder)
+    with open_bytes(folder / f"{job}.log") as said:
         process = subprocess.Popen(
             [sys.executable, "-m", "selpe", *MANNERS.words, "--job", str(job)],
             stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True, creationflags=OWN_GROUP,

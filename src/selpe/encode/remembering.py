@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from selpe.encode.base import Encoder, PublicEncoder
 from selpe.errors import ModelError, RunError
+from selpe.owner_only import claim, make_folder
 
 _AT_ONCE = 500  # keys in one query; SQLite bounds them
 
@@ -24,7 +25,7 @@ class VectorStore:
     """Vectors of public texts in one SQLite file, by hash of encoder and text."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         self._path = path
         try:
             self._base = self._opened()
@@ -77,6 +78,7 @@ class VectorStore:
 
     def _opened(self) -> sqlite3.Connection:
         # A run is executed in one thread, which need not be the one that opened it.
+        claim(self._path)  # files that SQLite puts beside it get the same rights
         base = sqlite3.connect(self._path, check_same_thread=False)
         try:
             base.execute("PRAGMA synchronous = NORMAL")

@@ -27,6 +27,7 @@ from selpe.evaluate.gather import Material, gather
 from selpe.evaluate.plain import plain
 from selpe.evaluate.utility import DEFAULT_VIEWS, utility
 from selpe.evaluate.winners import winners_over_rounds
+from selpe.owner_only import make_folder, tighten, write_text
 from selpe.report.summarize import NOTICE, sampled, summarize
 from selpe.schema import Record, Schema
 
@@ -70,11 +71,13 @@ class Evaluation:
         target = Path(folder) if folder is not None else Path(self.folder or "") / "internal"
         require_outside_release(target)
         try:
-            target.mkdir(parents=True, exist_ok=True)
-            (target / NOTE).write_text(NOTICE + "\n", encoding="utf-8")
+            make_folder(target)
+            if self.folder is not None:
+                tighten(self.folder, keep="release")  # an earlier version may have made it
+            write_text(target / NOTE, NOTICE + "\n")
             text = json.dumps(self.content, ensure_ascii=False, indent=1, allow_nan=False)
-            (target / EVALUATION).write_text(text + "\n", encoding="utf-8")
-            (target / REPORT).write_text(self.html(), encoding="utf-8")
+            write_text(target / EVALUATION, text + "\n")
+            write_text(target / REPORT, self.html())
         except OSError as error:
             raise RunError(f"the report cannot be written ({error.strerror})", where=str(target)) from None
         return target / REPORT

@@ -27,6 +27,7 @@ from selpe.experiments.sources import Sources, Split
 from selpe.experiments.trained import TrainPython, torch_is_here
 from selpe.llm.base import ChatModel
 from selpe.llm.blobs import read_json, write_json
+from selpe.owner_only import FILE, make_folder, write_text
 from selpe.run import Run
 
 RUN, CELL, RESULT, LEDGER = "run", "cell.json", "result.json", "ledger"
@@ -59,8 +60,8 @@ class Bench:
         self._rows = TimedEncoder(self.encoder)
 
     def __enter__(self) -> Bench:
-        self.root.mkdir(parents=True, exist_ok=True)
-        (self.root / "NOT-FOR-RELEASE").write_text(NOTE, encoding="utf-8")
+        make_folder(self.root)
+        write_text(self.root / "NOT-FOR-RELEASE", NOTE)
         return self
 
     def __exit__(self, *problem: object) -> None:
@@ -121,7 +122,7 @@ class Bench:
     def do(self, cell: Cell, emit: Emit = silence) -> dict[str, Any]:
         """The cell's result, done now; the run goes on where an earlier process stopped."""
         folder, split = self.folder(cell), self.split(cell)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         if self.redo and (read_json(folder / CELL) or {}).get("code") != code_fingerprint():
             for old in (RUN, LEDGER):
                 shutil.rmtree(folder / old, ignore_errors=True)
@@ -217,8 +218,8 @@ def held(folder: Path) -> Iterator[bool]:
     """Whether this process has the cell now; False while another one works on it."""
     from filelock import FileLock, Timeout
 
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / "lock")
+    make_folder(folder)
+    lock = FileLock(folder / "lock", mode=FILE)
     try:
         lock.acquire(timeout=0)
     except Timeout:

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from selpe.owner_only import write_text
+
 
 def classifier_scores(run: Path, records: list[dict[str, Any]]) -> list[list[float]]:
     """A probability for every class of the schema and every record."""
@@ -23,7 +25,7 @@ def main(arguments: list[str]) -> int:
     """Reads records, writes scores."""
     run, source, target = (Path(word) for word in arguments)
     records = [json.loads(line) for line in source.read_text(encoding="utf-8").split("\n") if line]
-    target.write_text(json.dumps(classifier_scores(run, records)), encoding="utf-8")
+    write_text(target, json.dumps(classifier_scores(run, records)))
     return 0
 
 

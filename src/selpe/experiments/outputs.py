@@ -9,6 +9,7 @@ from selpe.experiments.blocks import Block, Text, markdown
 from selpe.experiments.charts import charts
 from selpe.experiments.results import Results, write_tidy
 from selpe.experiments.tables import Setting, page
+from selpe.owner_only import write_text
 
 
 def write_outputs(results: Results, setting: Setting, folder: Path) -> list[Block]:
@@ -21,8 +22,8 @@ def write_outputs(results: Results, setting: Setting, folder: Path) -> list[Bloc
         for old in folder.glob("auc-*.svg"):
             old.unlink()
         for name, content in drawn.items():
-            (folder / name).write_text(content, encoding="utf-8")
-        (folder / "table.md").write_text(markdown([*blocks[:2], *shown, *blocks[2:]]), encoding="utf-8")
+            write_text(folder / name, content)
+        write_text(folder / "table.md", markdown([*blocks[:2], *shown, *blocks[2:]]))
     except OSError as error:
         raise ConfigError(f"results cannot be written ({error.strerror})", where=str(folder)) from None
     return blocks

@@ -12,6 +12,7 @@ from typing import Any
 from selpe.errors import ConfigError
 from selpe.experiments.arms import CONTROLS
 from selpe.experiments.grid import Cell, Factor
+from selpe.owner_only import claim, make_folder
 
 _SPENT = ("epsilon_replace_one", "epsilon_add_remove", "delta")
 
@@ -169,7 +170,9 @@ def write_tidy(results: Results, experiment: str, folder: Path) -> None:
 
     frame = pd.DataFrame(tidy(results, experiment))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
+        for name in ("results.csv", "results.parquet"):
+            claim(folder / name)
         frame.to_csv(folder / "results.csv", index=False)
         # A factor can be a word in one row and a number in another; parquet wants one kind.
         for name in frame.columns:

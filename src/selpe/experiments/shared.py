@@ -23,6 +23,7 @@ from selpe.evaluate.embedding import Remembering
 from selpe.llm.base import Answer, Capabilities, ChatModel, Follow, Request
 from selpe.llm.blobs import read_json, write_json
 from selpe.llm.remembering import AnswerStore, RememberingModel
+from selpe.owner_only import FILE, make_folder, write_bytes
 
 _MOST_WRITERS = 100
 
@@ -126,10 +127,10 @@ class SharedAnswers:
     def __init__(self, folder: Path, name: str, model: ChatModel, encoder: Encoder) -> None:
         from filelock import FileLock, Timeout
 
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for number in range(1, _MOST_WRITERS):
             path = folder / (f"{name}.jsonl" if number == 1 else f"{name}.{number}.jsonl")
-            self._lock = FileLock(path.with_suffix(".lock"))
+            self._lock = FileLock(path.with_suffix(".lock"), mode=FILE)
             try:
                 self._lock.acquire(timeout=0)
                 break
@@ -138,7 +139,7 @@ class SharedAnswers:
         first = folder / f"{name}.jsonl"
         if path != first and not path.exists():
             known = first.read_bytes()
-            path.write_bytes(known[: known.rfind(b"\n") + 1])  # the last line may be half written
+            write_bytes(path, known[: known.rfind(b"\n") + 1])  # the last line may be half written
         self._speed = path.with_suffix(".speed.json")
         self._store = AnswerStore(path)
         self.timed = Timed(model)

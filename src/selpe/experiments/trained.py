@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import selpe
 from selpe.apart import OWN_GROUP, PLEASE_STOP
 from selpe.errors import ConfigError, RunError, StoppedError
+from selpe.owner_only import open_bytes, write_text
 from selpe.schema import Record, Schema
 
 NEEDED = ("torch", "transformers", "peft")
@@ -62,14 +63,14 @@ class TrainPython:
         """What the classifier of a run of DP-DS says about records."""
         work = run / "work"
         asked, answered = work / "judged.jsonl", work / "scores.json"
-        asked.write_text("".join(schema.dumps(record) + "\n" for record in records), encoding="utf-8")
+        write_text(asked, "".join(schema.dumps(record) + "\n" for record in records))
         self._do(["-m", "selpe.experiments.classify", str(run), str(asked), str(answered)], run, cancel)
         return np.array(json.loads(answered.read_text(encoding="utf-8")), dtype=np.float64)
 
     def _do(self, words: list[str], run: Path, cancel: threading.Event | None) -> None:
         """Runs a command there; its output goes into the run's folder. A stop that is asked for is handed on."""
         log = run / "work" / "train.log"
-        with log.open("ab") as said:
+        with open_bytes(log, "ab") as said:
             process = subprocess.Popen(
                 [str(self.path), *words], env=_environment(), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
                 start_new_session=True, creationflags=OWN_GROUP,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from selpe.llm.download import CHUNK, SourceError
+from selpe.owner_only import open_text
 from selpe.system import put_in_place
 
 
@@ -111,7 +112,8 @@ def write_json(path: Path, value: Any) -> None:
     """Writes a small JSON file so that a reader sees the old one or the new one, never half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
-    with os.fdopen(handle, "w", encoding="utf-8") as target:
+    os.close(handle)
+    with open_text(Path(name)) as target:
         json.dump(value, target, indent=1, ensure_ascii=False)
     put_in_place(Path(name), path)
 

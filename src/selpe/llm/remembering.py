@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from selpe.llm.base import Answer, Capabilities, ChatModel, Follow, Request
+from selpe.owner_only import make_folder, open_bytes
 from selpe.system import refusal
 
 
@@ -42,10 +43,10 @@ class AnswerStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         self._offsets: dict[bytes, int] = {}
         self._end = self._index()
-        self._file = path.open("ab")
+        self._file = open_bytes(path, "ab")
         self._reader = path.open("rb")
 
     def __len__(self) -> int:

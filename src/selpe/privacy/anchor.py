@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from selpe.owner_only import make_folder
 from selpe.privacy.disk import Disk
 from selpe.privacy.key import Key, key_path
 
@@ -56,7 +57,7 @@ class Anchor:
         content |= {"lasting": self._lasting}
         draft = self._path.with_suffix(".new")
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self._path.parent)
             self._disk.overwrite(draft, json.dumps({**content, "mac": self._seal(mark)}).encode())
             self._disk.replace(draft, self._path)
         except OSError:

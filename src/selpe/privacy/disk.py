@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from selpe.owner_only import open_owned
 from selpe.system import put_in_place
 
 _BINARY = getattr(os, "O_BINARY", 0)
@@ -15,7 +16,7 @@ class Disk:
 
     def append(self, path: Path, data: bytes) -> None:
         """Adds bytes at the end of a file, creating it if need be, and returns once they are on the disk."""
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _BINARY, 0o600)
+        handle = open_owned(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _BINARY)
         try:
             self.write(handle, data)
             self.sync(handle)
@@ -24,7 +25,7 @@ class Disk:
 
     def overwrite(self, path: Path, data: bytes) -> None:
         """Writes a whole file anew and returns once it is on the disk; not atomic."""
-        handle = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT | _BINARY, 0o600)
+        handle = open_owned(path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT | _BINARY)
         try:
             self.write(handle, data)
             self.sync(handle)

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from selpe.errors import LedgerError
+from selpe.owner_only import FILE, make_folder
 from selpe.privacy.anchor import Anchor, Mark
 from selpe.privacy.disk import Disk
 from selpe.privacy.key import Key
@@ -156,7 +157,7 @@ class Journal:
         if self.folder.is_dir():
             return
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self.folder)
             self._disk.sync_folder(self.folder.parent)
         except OSError as error:
             raise _unwritable(self.folder) from error
@@ -365,7 +366,7 @@ def locked(folder: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     try:
-        lock = FileLock(folder / "lock", timeout=LOCK_SECONDS)
+        lock = FileLock(folder / "lock", timeout=LOCK_SECONDS, mode=FILE)
         lock.acquire()
     except Timeout as error:
         raise LedgerError(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from selpe.errors import LedgerError
+from selpe.owner_only import FILE, make_folder, open_owned
 
 ENV_KEY = "SELPE_KEY"
 _BYTES = 32
@@ -75,13 +76,13 @@ def make_key(path: Path | None = None) -> Key:
 
     path = path or key_path()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with FileLock(path.with_suffix(".lock"), timeout=30):
+        make_folder(path.parent)
+        with FileLock(path.with_suffix(".lock"), timeout=30, mode=FILE):
             if found := find_key(path):
                 return found
             draft = path.with_suffix(".new")
             draft.unlink(missing_ok=True)
-            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            handle = open_owned(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:
                 if os.write(handle, secrets.token_hex(_BYTES).encode()) != 2 * _BYTES:
                     raise OSError("short write")

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import quote, unquote
 
 from selpe.errors import BudgetError, ConfigError, LedgerError
+from selpe.owner_only import make_folder
 from selpe.privacy.accounting import Relation
 from selpe.privacy.anchor import known_ledgers
 from selpe.privacy.charges import Budget, Charge, Composition, Receipt, Spent, spent
@@ -425,7 +426,7 @@ def _record_table(writer: Writer, table: Fingerprint, insisted_over: list[str]) 
 
 def _make_root(root: Path) -> None:
     try:
-        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(root)
     except OSError as error:
         raise LedgerError("the folder of the ledgers cannot be made", where=str(root)) from error
 

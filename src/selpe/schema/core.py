@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selpe.errors import SchemaError, UnconfirmedSchemaError
+from selpe.owner_only import write_text
 from selpe.schema.fields import (
     BooleanField,
     CategoryField,
@@ -237,7 +238,7 @@ class Schema:
 
     def save(self, path: str | Path) -> None:
         """Writes the schema as a YAML file."""
-        Path(path).write_text(self.to_yaml(), encoding="utf-8")
+        write_text(Path(path), self.to_yaml())
 
     # -- its own consistency -------------------------------------------------------------------------------------
 

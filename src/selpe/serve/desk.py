@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import json
 import secrets
-import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Any
 
 from selpe.config import RunConfig
 from selpe.errors import BudgetError, SelPEError
+from selpe.owner_only import copy
 from selpe.preflight import cap_of, spends
 from selpe.privacy.charges import Charge, spent_by
 from selpe.privacy.ledger import Ledger
@@ -269,7 +269,7 @@ class Desk:
         schema = self.store.runs / run / f"schema{table.schema.suffix}"
         made = Run.create(found.config.model_copy(update={"data_schema": str(schema)}), name=run)
         try:
-            shutil.copyfile(table.schema, schema)
+            copy(table.schema, schema)
             if spends(found.config):
                 ledger, cap = Ledger.open(found.config.dataset), cap_of(found.config)
                 ledger.reserve(run, found.charges(run), folder=str(made.folder), cap=cap)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from selpe.errors import ConfigError
+from selpe.owner_only import FILE, make_folder, open_bytes, open_text
 from selpe.serve.refusals import RefusedError, conflict, missing
 from selpe.system import put_in_place
 
@@ -75,7 +76,7 @@ class Store:
         self._tables, self._incoming = self.root / "tables", self.root / "incoming"
         try:
             for folder in (self.root, self.runs, self._tables, self._incoming):
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_folder(folder)
         except OSError as error:
             raise ConfigError(f"the server's folder cannot be made ({error.strerror})", where=str(root)) from None
         self._lock = self._held()
@@ -103,7 +104,7 @@ class Store:
         """The table that an upload has become, and whether its name is new. Its schema stays."""
         known = self._find(name)
         folder = _inside(self._tables, name, TABLE_NAME, "table")
-        folder.mkdir(mode=0o700, exist_ok=True)
+        make_folder(folder)
         made = StoredTable(
             name, folder, form, arrived.stat().st_size, secrets.token_hex(8), _now(),
             known.schema_file if known else "",
@@ -131,7 +132,7 @@ class Store:
         path = self._incoming / secrets.token_hex(16)
         size = 0
         try:
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            with open_bytes(path, "xb") as file:
                 async for chunk in chunks:
                     size += len(chunk)
                     if size > limit:
@@ -164,7 +165,7 @@ class Store:
     def _held(self) -> Any:
         from filelock import FileLock, Timeout
 
-        lock = FileLock(self.root / "lock")
+        lock = FileLock(self.root / "lock", mode=FILE)
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -211,7 +212,7 @@ def too_large(limit: int) -> RefusedError:
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Writes a small file at once or not at all, and returns once it is on the disk."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+    with open_text(draft, "x") as file:
         json.dump(content, file, ensure_ascii=False, indent=2)
         file.flush()
         os.fsync(file.fileno())

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from selpe.errors import ConfigError
+from selpe.owner_only import make_folder, open_text
 
 SHORTEST = 32
 
@@ -46,13 +47,13 @@ def load_token(path: Path) -> Token:
 
 
 def _made(path: Path) -> Token | None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(path.parent)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        file = open_text(path, "x")
     except FileExistsError:
         return None
     secret = secrets.token_urlsafe(32)
-    with os.fdopen(handle, "w", encoding="ascii") as file:
+    with file:
         file.write(secret + "\n")
     return Token(secret)
 

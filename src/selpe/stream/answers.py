@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from selpe.llm.base import Answer, Finish, Request
+from selpe.owner_only import open_bytes
 
 _PERIOD = 0.5  # seconds between writes to the disk
 
@@ -33,7 +34,7 @@ class ChunkAnswers:
         self._path = path
         self._found = dict(_read(path))
         self._kept = set(self._found)
-        self._file = path.open("ab")
+        self._file = open_bytes(path, "ab")
 
     def end(self) -> None:
         """Forgets the chunk, on disk too."""

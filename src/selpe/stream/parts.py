@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from selpe.errors import RunError
+from selpe.owner_only import claim, make_folder, open_bytes
 from selpe.stream.known import Hashes
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class PartFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
 
     def finished(self) -> list[Part]:
         """The parts that are done, in order. What was cut off while it was written does not count."""
@@ -81,11 +82,12 @@ class PartFolder:
         path = self._path(part.number)
         draft = path.with_suffix(".draft")
         columns = {"record": pa.array(texts, type=pa.string()), "hash": pa.array(hashes, type=pa.uint64())}
+        claim(draft)
         pq.write_table(pa.table(columns), draft, compression="zstd")
         with draft.open("rb+") as file:
             os.fsync(file.fileno())  # a line in the journal must not outlive its part in a power cut
         draft.replace(path)
-        with (self.folder / JOURNAL).open("ab") as journal:
+        with open_bytes(self.folder / JOURNAL, "ab") as journal:
             journal.write(json.dumps(asdict(part)).encode() + b"\n")
             journal.flush()
             os.fsync(journal.fileno())

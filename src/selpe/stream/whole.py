@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from selpe.owner_only import open_text
 from selpe.stream.parts import Part, PartFolder
 from selpe.table.lines import RecordLines
 
@@ -26,7 +27,7 @@ class WholeTable:
 
     def write(self, path: Path) -> RecordLines:
         """Writes the table as JSON lines, and gives its records where they lie."""
-        with path.open("w", encoding="utf-8", newline="\n") as file:
+        with open_text(path, newline="\n") as file:
             file.writelines(text + "\n" for text in self)
         return RecordLines(path)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selpe.errors import DataError
+from selpe.owner_only import claim, make_folder
 from selpe.schema import CategoryField, Field, NumberField, Schema, Value
 from selpe.table.core import attempt
 
@@ -45,7 +46,8 @@ def write_table(records: Iterable[Row], schema: Schema, path: str | Path, *, exc
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
 
     def write() -> Path:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
+        claim(draft)  # records may be private; what is for release is shared when it is whole
         writers[target.suffix.lower()](draft)
         return draft.replace(target)
 

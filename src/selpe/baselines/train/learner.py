@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from selpe.baselines.train.alone import each_alone, workers_for
 from selpe.baselines.train.weights import libraries
 from selpe.errors import RunError
+from selpe.owner_only import make_folder, open_bytes
 from selpe.schema import Record
 
 
@@ -97,10 +98,10 @@ class TorchLearner:
 
     def keep(self) -> str:
         """The hash of the state, once it is on the disk under that name."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         part = self._folder / "state.part"
         state = {"parameters": [p.detach().cpu() for p in self._parameters], "optimiser": self._optimiser.state_dict()}
-        with part.open("wb") as file:
+        with open_bytes(part) as file:
             self._torch.save(state, file)
             file.flush()
             os.fsync(file.fileno())

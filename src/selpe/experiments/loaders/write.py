@@ -8,6 +8,7 @@ from selpe.errors import ConfigError
 from selpe.experiments.loaders.base import Loader
 from selpe.experiments.loaders.load import Loaded
 from selpe.experiments.loaders.split import SIDES
+from selpe.owner_only import make_folder, write_text
 from selpe.schema import Schema
 from selpe.table import write_table
 
@@ -30,13 +31,13 @@ records: {records}
 def write(loaded: Loaded, folder: Path, *, loader: Loader | None = None, seed: int = 0) -> None:
     """Writes a data set into a folder: a file per side that has rows, the schema last."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for side in SIDES:
             if loaded.sides[side]:
                 write_table(loaded.sides[side], loaded.schema, folder / f"{side}.csv")
         settings = _SETTINGS.format(name=loaded.name, records=20 * max(1, len(loaded.schema.labels)))
-        (folder / "selpe.yaml").write_text(settings, encoding="utf-8")
-        (folder / "README.md").write_text(readme(loaded, loader, seed), encoding="utf-8")
+        write_text(folder / "selpe.yaml", settings)
+        write_text(folder / "README.md", readme(loaded, loader, seed))
         loaded.schema.save(folder / "schema.yaml")  # last: a folder with a schema is complete
     except OSError as error:
         raise ConfigError(f"the folder cannot be written ({error.strerror})", where=str(folder)) from None
