@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.linalg
@@ -20,6 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from threadpoolctl import threadpool_limits
 
+from selpe.encode.alone import encode_alone
 from selpe.encode.base import Encoder, PublicEncoder
 from selpe.kernel import Encode, MultiChannelKernel, PoolDistances
 from selpe.schema import BooleanField, CategoryField, Field, Record, Schema, TextField
@@ -210,7 +212,7 @@ class _TextView:
         return self._along_axes(self._embedded(records, self._encode_public))
 
     def private(self, records: Sequence[Record]) -> NDArray[np.float64]:
-        return self._along_axes(self._embedded(records, self.encoder.encode))
+        return self._along_axes(self._embedded(records, partial(encode_alone, self.encoder)))
 
     def _along_axes(self, embedded: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray((embedded - self._centre) @ self._axes.T)

@@ -16,11 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from selpe.encode.alone import encode_alone
 from selpe.encode.base import Encoder, PublicEncoder
 from selpe.errors import ConfigError
 from selpe.schema import DateField, Field, IntegerField, NumberField, Record, Schema
@@ -114,10 +116,10 @@ class MultiChannelKernel:
     def represent(self, records: Sequence[Record]) -> HybridRepresentation:
         """Φ of the records, each a function of its own record bit for bit: what private rows need.
 
-        An encoder that does not promise as much gets every distinct text in a call of its own, because a batch's
-        padding and shape touch the last bits. A server batches as it likes: for it this holds up to rounding only.
+        An encoder that does not promise as much gets every distinct text in a call of its own (encode/alone.py). A
+        server is trusted to answer a text the same each time.
         """
-        return self._represent(records, self._encode_private)
+        return self._represent(records, partial(encode_alone, self._encoder))
 
     def represent_pool(self, records: Sequence[Record]) -> HybridRepresentation:
         """Φ of public records, encoded in batches: their last bits do not matter."""
@@ -144,11 +146,6 @@ class MultiChannelKernel:
             for field in self._numeric
         }
         return HybridRepresentation(semantic, scalar, len(records))
-
-    def _encode_private(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        if self._encoder.remote is None and not self._encoder.rowwise:
-            return np.vstack([self._encoder.encode([text]) for text in texts])
-        return self._encoder.encode(texts)
 
     def over(self, pool: HybridRepresentation) -> PoolDistances:
         """g with this round's normalisation, taken from the pool only."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import pickle
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,18 @@ from faulty_server import (
     status,
 )
 from llama_server import start
+from selpe.baselines.embedding import TextKernel
 from selpe.encode import Encoder
+from selpe.encode.alone import encode_alone
+from selpe.encode.hashing import HashingEncoder
 from selpe.encode.http import HttpEncoder
 from selpe.errors import ModelError
+from selpe.judge import SetJudge
+from selpe.kernel import MultiChannelKernel
 from selpe.llm.models import ModelStore
 from selpe.llm.transport import Timeouts
+from selpe.schema import Record
+from small_world import SCHEMA, drawn
 
 PRIVATE = "the patient Zebulon Quark has gout"
 
@@ -166,6 +175,76 @@ def test_a_server_whose_vectors_change_their_length_is_an_error() -> None:
         assert remote.encode(["a"]).shape == (1, 2)
         with pytest.raises(ModelError, match="Got 3 instead"):
             remote.encode(["a"])
+
+
+# -- private texts ---------------------------------------------------------------------------------------------------
+
+
+class Waiting:
+    """A server that is slow enough to have several requests at once, if anybody sends them."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    async def __call__(self, call: Call) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.002)
+        await embed(call)
+        self.now -= 1
+
+
+def by_kernel(remote: HttpEncoder) -> Callable[[Sequence[Record]], object]:
+    return MultiChannelKernel(SCHEMA, remote).represent
+
+
+def by_text_kernel(remote: HttpEncoder) -> Callable[[Sequence[Record]], object]:
+    return TextKernel(SCHEMA, remote).represent
+
+
+def by_judge(remote: HttpEncoder) -> Callable[[Sequence[Record]], object]:
+    return SetJudge(
+        SCHEMA, remote, MultiChannelKernel(SCHEMA, remote), [drawn(12), drawn(12, offset=70)], drawn(12)
+    ).score
+
+
+@pytest.mark.parametrize("sees", [by_kernel, by_text_kernel, by_judge])
+def test_a_server_gets_private_texts_one_by_one_and_the_next_when_it_has_answered(sees: Any) -> None:
+    waiting = Waiting()
+    with FaultyServer(rest=waiting) as server, encoder(server.url) as remote:
+        look = sees(remote)
+        waiting.most, before = 0, len(server.posts)
+        look(drawn(3, offset=400))
+        asked = [call.body["input"] for call in server.posts[before:]]
+    assert len(asked) >= 3
+    assert {len(texts) for texts in asked} == {1}
+    assert waiting.most == 1
+
+
+def test_public_texts_are_sent_in_batches() -> None:
+    with FaultyServer(rest=embed) as server, encoder(server.url) as remote:
+        MultiChannelKernel(SCHEMA, remote).represent_pool(drawn(3))
+        assert len(server.posts) == 1
+
+
+def test_equal_private_texts_are_asked_once_and_every_text_gets_its_own_row() -> None:
+    with FaultyServer(rest=embed) as server, encoder(server.url) as remote:
+        rows = encode_alone(remote, ["b", "a", "b", "c"])
+        assert [call.body["input"] for call in server.posts] == [["b"], ["a"], ["c"]]
+        assert np.array_equal(rows, remote.encode(["b", "a", "b", "c"]))
+
+
+def test_an_encoder_of_our_own_that_is_rowwise_gets_them_all_at_once() -> None:
+    class Counting(HashingEncoder):
+        calls = 0
+
+        def encode(self, texts: Sequence[str]) -> Any:
+            self.calls += 1
+            return super().encode(texts)
+
+    counting = Counting(16)
+    assert encode_alone(counting, ["a", "b"]).shape == (2, 16)
+    assert counting.calls == 1
 
 
 @pytest.mark.real_model

@@ -299,6 +299,8 @@ def test_the_number_of_rows_is_not_told_where_it_is_not_public() -> None:
 def test_a_host_that_private_text_may_go_to_is_named_without_its_secrets() -> None:
     made = card(settings={"allow_private_text_to": "https://user:password@embed.example.org:8080/v1?key=k"})
     assert made["trust"]["private_text_may_go_to"] == ["embed.example.org:8080"]
+    assert "one text at a time and is trusted to answer it the same each time" in made["trust"]["encoder"]
+    assert "server" not in card()["trust"]["encoder"]
     assert "embed.example.org" in render_markdown(made)
     assert "password" not in json.dumps(made)
 

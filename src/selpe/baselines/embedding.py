@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from selpe.encode.alone import encode_alone
 from selpe.encode.base import Encoder, PublicEncoder
 from selpe.kernel import GRID, on_grid
 from selpe.schema import Record, Schema
@@ -74,15 +75,13 @@ class TextKernel:
     def represent(self, records: Sequence[Record]) -> Texts:
         """The records' JSON texts as vectors, each a function of its own record bit for bit: what private rows need.
 
-        An encoder that does not promise as much gets every text in a call of its own; a server batches as it likes,
-        and for it this holds up to rounding only.
+        An encoder that does not promise as much gets every text in a call of its own (encode/alone.py). A server is
+        trusted to answer a text the same each time.
         """
         texts = [self._schema.dumps(record) for record in records]
         if not texts:
             return Texts(np.zeros((0, self._encoder.dimension), dtype=np.float32))
-        if self._encoder.remote is None and not self._encoder.rowwise:
-            return Texts(on_grid(np.vstack([self._encoder.encode([text]) for text in texts])))
-        return Texts(on_grid(self._encoder.encode(texts)))
+        return Texts(on_grid(encode_alone(self._encoder, texts)))
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors of public texts, encoded in batches; equal texts once."""

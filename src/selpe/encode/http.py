@@ -88,7 +88,7 @@ class HttpEncoder:
 
     @property
     def rowwise(self) -> bool:
-        """False: what a server does with a batch is its own affair."""
+        """False: what a server does with a batch is its own affair. Private texts go to it one by one."""
         return False
 
     def encode(self, texts: Sequence[str]) -> Rows:

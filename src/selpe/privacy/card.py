@@ -264,7 +264,8 @@ def _trust(config: RunConfig, model: str, encoder: str) -> dict[str, Any]:
         "where": method_text(config).where,
         "private_text_may_go_to": [] if host is None else [_host(host)],
         "language_model": f"{model or 'the language model'} has seen public text and earlier winners only",
-        "encoder": f"{encoder or 'the encoder'} has seen private text, in order to compare it with candidates",
+        "encoder": f"{encoder or 'the encoder'} has seen private text, in order to compare it with candidates"
+        + ("" if host is None else "; a server gets one text at a time and is trusted to answer it the same each time"),
     }
 
 

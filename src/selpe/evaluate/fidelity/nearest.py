@@ -31,6 +31,6 @@ def mean_distance(
     for label in schema.labels or (None,):
         mine, theirs = ([row for row in rows if schema.label_of(row) == label] for rows in (synthetic, real))
         if mine and theirs:
-            ruler = kernel.over(kernel.represent(theirs))
-            found.append(float(ruler.distances(kernel.represent(mine)).min(axis=0).mean()))
+            ruler = kernel.over(kernel.represent_pool(theirs))
+            found.append(float(ruler.distances(kernel.represent_pool(mine)).min(axis=0).mean()))
     return float(np.mean(found)) if found else float("nan")
