@@ -217,6 +217,14 @@ def test_a_pipe_keeps_its_rights(tmp_path: Path) -> None:
     assert modes(tmp_path) == {"pipe": "0o622"}
 
 
+def test_what_its_owner_has_made_read_only_stays_so(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "file").touch()
+    (tmp_path / "run" / "file").chmod(0o444)
+    owner_only.tighten(tmp_path / "run")
+    assert modes(tmp_path / "run") == {"file": "0o400"}
+
+
 def test_what_a_link_leads_to_is_not_tightened(tmp_path: Path) -> None:
     (tmp_path / "outside").touch(0o644)
     (tmp_path / "outside").chmod(0o644)

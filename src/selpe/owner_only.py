@@ -97,11 +97,10 @@ def tighten(folder: Path, *, keep: str = "") -> None:
     for place, folders, files in os.walk(folder):
         if keep in folders:
             folders.remove(keep)
-        own = [Path(place, name) for name in files]
-        for path, mode in ((Path(place), FOLDER), *((path, FILE) for path in own if not path.is_symlink())):
+        for path in (Path(place), *(found for name in files if not (found := Path(place, name)).is_symlink())):
             with suppress(OSError):
-                if path.stat().st_mode & _OTHERS:
-                    path.chmod(mode)
+                if (mode := stat.S_IMODE(path.stat().st_mode)) & _OTHERS:
+                    path.chmod(mode & ~_OTHERS)
 
 
 def share(folder: Path) -> None:

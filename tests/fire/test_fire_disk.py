@@ -118,7 +118,10 @@ def strangers(monkeypatch: pytest.MonkeyPatch, worked: None) -> Iterator[Path]:
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.chdir(folder)
-    yield make_project(folder)
+    make_project(folder)
+    for name in ("schema.yaml", "desk.csv"):
+        (folder / name).chmod(0o644)
+    yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
