@@ -91,6 +91,13 @@ def test_the_page_loads_nothing_from_anywhere_and_never_writes_html(server: Watc
         assert way not in page
 
 
+def test_a_page_without_choices_claims_nothing_about_spending(server: WatchServer) -> None:
+    """A draw that was lost with its process is paid for, and no event tells of it."""
+    page = (files("selpe.watch") / "page.html").read_text(encoding="utf-8")
+    assert "No private choice has been made yet" in page
+    assert "Nothing is spent" not in page
+
+
 def test_without_the_token_there_is_nothing(server: WatchServer) -> None:
     token = server.url.split("/")[3]
     assert len(token) >= 20

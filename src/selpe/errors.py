@@ -100,7 +100,7 @@ class PromptTooLongError(ModelError):
 
 
 class BudgetError(SelPEError):
-    """A request that would spend more privacy budget than is left. Nothing has been read or spent."""
+    """A request that would spend more privacy budget than is left, or on rows known elsewhere. It is not charged."""
 
     exit_code = ExitCode.BUDGET_REFUSED
     kind = "budget"

@@ -188,7 +188,7 @@ def test_epsilon_zero_reads_no_row_and_says_so(settings: Settings, method: str) 
     assert run.ledger.spent().epsilon_replace_one == 0.0
     assert all(charge.free for charge in run.ledger.charges())
     card = json.loads((run.release / "privacy-card.json").read_text())
-    assert "not read" in card["guarantee"]["statement"]
+    assert "No private row took part" in card["guarantee"]["statement"]
     assert outcome.manifest["private"] is True
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import builtins
 import math
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -17,10 +19,11 @@ from selpe.baselines import recipe_of
 from selpe.baselines.base import Parts
 from selpe.baselines.embedding import TextKernel
 from selpe.baselines.topics import TopicModel, TopicOf, find_topics, shares_of, telling_words, words_of
+from selpe.baselines.train.practice import practise
 from selpe.baselines.train.texts import condition, example
 from selpe.config import RunConfig
 from selpe.encode.hashing import HashingEncoder
-from selpe.errors import ConfigError, ModelError
+from selpe.errors import ConfigError, ModelError, StoppedError
 from selpe.evaluate.validity import extract, rough
 from selpe.llm.fake import FakeModel
 from selpe.privacy.looks import GaussianPlan
@@ -34,6 +37,15 @@ def plan(config: RunConfig) -> GaussianPlan:
     made = recipe_of(config.method).plan(config, SCHEMA, 100)
     assert isinstance(made, GaussianPlan)
     return made
+
+
+def test_a_stop_at_public_steps_claims_nothing_about_what_earlier_stretches_have_cost() -> None:
+    learner, cancel = MagicMock(), threading.Event()
+    cancel.set()
+    with pytest.raises(StoppedError) as stopped:
+        practise(learner, drawn(4), steps=3, rate=0.1, seed=0, cancel=cancel)
+    assert learner.practise.call_count == 1
+    assert stopped.value.message == "stopped as asked; these steps were public, and cost nothing"
 
 
 # -- noise -----------------------------------------------------------------------------------------------------------

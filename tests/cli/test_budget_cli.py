@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from selpe.cli import budget, console
 from selpe.errors import BudgetError, ConfigError, DataError, LedgerError
 from selpe.privacy.fingerprint import fingerprint
-from selpe.privacy.ledger import Charge, Ledger
+from selpe.privacy.ledger import Charge, Ledger, ledger_root
 
 
 @pytest.fixture(autouse=True)
@@ -94,9 +94,18 @@ def test_show_says_that_a_control_has_read_the_table(used: Ledger) -> None:
     assert as_json("show", "clinic")["not_private"] is True
 
 
-def test_nothing_spent_anywhere_is_said_plainly() -> None:
-    assert "Nothing was spent" in said("show")
+def test_where_there_is_no_ledger_the_place_is_named_and_nothing_claimed_about_others() -> None:
+    told = said("show")
+    assert f"No table has a ledger in {ledger_root()}" in told.replace("\n", "")
+    assert "spent" not in told
     assert as_json("show") == {"datasets": []}
+
+
+def test_a_table_without_a_budget_is_not_said_to_be_closed() -> None:
+    Ledger.open("clinic").note("seen")
+    told = said("show", "clinic")
+    assert "the next run that spends sets it" in told
+    assert "nothing can be spent" not in told
 
 
 def test_an_unknown_data_set_is_bad_input_and_creates_nothing(used: Ledger) -> None:

@@ -254,11 +254,11 @@ def test_whatever_a_mechanism_calls_not_private_is_stamped() -> None:
     assert card(selections=[drawn(private=True)])["stamp"] is None
 
 
-def test_a_run_that_read_nothing_says_so() -> None:
+def test_a_run_without_a_private_choice_says_that_no_row_took_part_and_not_that_none_was_read() -> None:
     made = card(Book([charge(epsilon=0.0, mechanism="uniform (ε = 0)")]), settings={"epsilon": 0.0})
     assert made["stamp"] is None
-    assert "was not read" in made["guarantee"]["statement"]
-    assert "Nothing: no private row was read." in render_markdown(card(Book()))
+    assert "No private row took part" in made["guarantee"]["statement"]
+    assert "Nothing: no private row took part in a choice." in render_markdown(card(Book()))
 
 
 def test_without_a_unit_people_with_several_records_are_warned_about() -> None:

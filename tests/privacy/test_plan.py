@@ -231,7 +231,7 @@ def test_without_privacy_budget_every_choice_is_chance() -> None:
     assert made.percentile == 0.5
     assert made.guide is not None
     assert made.guide.percentile == 0.5
-    assert "not read" in made.verdict
+    assert "no private row takes part" in made.verdict
 
 
 def test_without_noise_the_plan_says_that_nobody_is_protected() -> None:

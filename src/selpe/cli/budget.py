@@ -38,7 +38,7 @@ def show(
     dataset: Annotated[str | None, typer.Argument(help="One data set; all of them without it.")] = None,
 ) -> None:
     """Shows what was spent and what is left, under both neighbour relations."""
-    from selpe.privacy.ledger import Ledger
+    from selpe.privacy.ledger import Ledger, ledger_root
 
     names = [dataset] if dataset else Ledger.names()
     ledgers = [_known(name) if dataset else Ledger.open(name) for name in names]
@@ -47,7 +47,7 @@ def show(
         emit(summaries[0] if dataset else {"datasets": summaries})
         return
     if not summaries:
-        out().print("Nothing was spent on any table yet.")
+        out().print(f"No table has a ledger in {ledger_root()} yet.", markup=False, soft_wrap=True)
     for found in summaries:
         _render(found)
 
@@ -215,7 +215,7 @@ def _render(found: dict[str, Any]) -> None:
         delta = f", δ {found['used']['delta']:.3g} of {cap['delta']:g}" if cap["delta"] else ""
         console.print(f"{delta} ({cap['adjacency']}, {cap['composition']} composition)")
     else:
-        console.print("  no budget set: nothing can be spent")
+        console.print("  no budget set yet: the next run that spends sets it")
     table = Table(box=None, padding=(0, 2))
     for name, right in (("run", "left"), ("charges", "right"), ("ε replace-one", "right"), ("ε add-remove", "right")):
         table.add_column(name, justify=right)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`selpe demo`: the whole job on a shipped example, with its own folder, its own budget and nothing left elsewhere."""
+"""`selpe demo`: the whole job on a shipped example, in a folder and with a budget of its own."""
 
 from __future__ import annotations
 

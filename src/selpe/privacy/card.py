@@ -128,7 +128,7 @@ def _statement(epsilon: Mapping[str, float], delta: float, config: RunConfig, *,
     if not private:
         return "This output carries no privacy guarantee. It is a reference for measurements and must not be released."
     if not any(epsilon.values()):
-        return "The private data was not read to make this release: ε = 0 under either neighbour relation."
+        return "No private row took part in making this release: ε = 0 under either neighbour relation."
     noun = _unit_noun(config)
     # Where the owner states no public number, the plan is made from the true one, and its marks are in the release.
     apart = "" if config.rows is not None else f", apart from {_number_of(config)}, which this release may reveal"

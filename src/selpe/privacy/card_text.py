@@ -71,7 +71,9 @@ def _charges(card: Mapping[str, Any]) -> str:
         )
         for charge in card["charges"]
     ]
-    return "## What this run was charged\n\n" + (_table(head, rows) if rows else "Nothing: no private row was read.")
+    return "## What this run was charged\n\n" + (
+        _table(head, rows) if rows else "Nothing: no private row took part in a choice."
+    )
 
 
 def _cumulative(total: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ SMALLEST_POOL = 8  # a choice among fewer candidates of a class is not worth a r
 def verdict_of(plan: Plan) -> str:
     """One or two sentences on what this ε buys on this many records."""
     if plan.epsilon == 0:
-        return "With ε = 0 the private data is not read: every choice is made by chance. This is a control."
+        return "With ε = 0 no private row takes part: every choice is made by chance. This is a control."
     if math.isinf(plan.epsilon):
         return "With ε = ∞ there is no noise and no privacy. This is a reference, never a release."
     given = f"With {_count(plan.units, 'record')} and ε = {plan.epsilon:g}"

@@ -28,5 +28,5 @@ def practise(
     for _ in range(steps if records else 0):
         learner.practise(chance.sample(list(records), min(BATCH, len(records))))
         if cancel is not None and cancel.is_set():
-            raise StoppedError("stopped as asked; nothing was spent on this training yet")
+            raise StoppedError("stopped as asked; these steps were public, and cost nothing")
     learner.restart()
