@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from selpe.config import RunConfig
 from selpe.privacy.card import build_card, render_markdown
-from selpe.privacy.charges import Budget, Charge
+from selpe.privacy.charges import Budget, Charge, Spent
 from selpe.privacy.private import Selection
 from selpe.privacy.select import Guarantee
 from selpe.schema import Schema
@@ -68,6 +68,16 @@ CARD = whole(
         charges_of_this_run={"type": "integer"},
         controls_without_noise={"type": "integer"},
         cap={"type": ["object", "null"]},
+        elsewhere={
+            "type": "array",
+            "items": whole(
+                dataset=TEXT,
+                epsilon={"anyOf": [BOTH, {"type": "null"}]},
+                delta={"type": ["number", "null"]},
+                controls_without_noise={"type": ["integer", "null"]},
+            ),
+        },
+        together={"anyOf": [whole(epsilon=BOTH, delta=NUMBER), {"type": "null"}]},
     ),
     public=whole(
         schema=whole(
@@ -125,6 +135,10 @@ class Book:
 
     made: list[Charge] = field(default_factory=list)
     budget: Budget | None = None
+    others: dict[str, Spent | None] = field(default_factory=dict)
+
+    def elsewhere(self) -> dict[str, Spent | None]:
+        return self.others
 
     def charges(self) -> list[Charge]:
         return self.made
@@ -252,6 +266,37 @@ def test_a_seeded_run_is_stamped_although_its_charges_are_finite() -> None:
 def test_whatever_a_mechanism_calls_not_private_is_stamped() -> None:
     assert card(selections=[drawn(private=True), drawn(private=False)])["stamp"] == "NOT PRIVATE"
     assert card(selections=[drawn(private=True)])["stamp"] is None
+
+
+def test_what_was_spent_on_the_rows_under_another_name_is_told_with_the_sum() -> None:
+    other = Spent(epsilon_replace_one=2.0, epsilon_add_remove=1.0, delta=1e-6, charges=3, controls=1)
+    made = card(Book([charge(epsilon=0.5)], others={"clinic-2023": other}))
+    (told,) = made["cumulative"]["elsewhere"]
+    assert told == {
+        "dataset": "clinic-2023", "epsilon": {"replace_one": 2.0, "add_remove": 1.0}, "delta": 1e-6,
+        "controls_without_noise": 1,
+    }  # fmt: skip
+    assert made["cumulative"]["together"] == {"epsilon": {"replace_one": 2.5, "add_remove": 1.25}, "delta": 1e-6}
+    text = render_markdown(made)
+    assert "another ledger, 'clinic-2023': ε = 2 (one unit replaced)" in text
+    assert "besides 1 choices without noise" in text
+    assert "All of it together is what these rows have paid: ε = 2.5 (one unit replaced), ε = 1.25" in text
+
+
+def test_a_second_ledger_that_is_gone_is_told_without_a_figure() -> None:
+    made = card(Book([charge(epsilon=0.5)], others={"lost": None}))
+    assert made["cumulative"]["elsewhere"][0]["epsilon"] is None
+    text = render_markdown(made)
+    assert "'lost': its ledger is gone" in text
+    assert "at least ε = 0.5" in text
+
+
+def test_a_card_without_a_second_ledger_says_nothing_of_one_and_neither_does_one_of_an_earlier_version() -> None:
+    made = card()
+    assert (made["cumulative"]["elsewhere"], made["cumulative"]["together"]) == ([], None)
+    assert "another ledger" not in render_markdown(made)
+    del made["cumulative"]["elsewhere"], made["cumulative"]["together"]
+    assert "another ledger" not in render_markdown(made)
 
 
 def test_a_run_without_a_private_choice_says_that_no_row_took_part_and_not_that_none_was_read() -> None:

@@ -37,6 +37,9 @@ class Spending(Protocol):
     def charges(self) -> list[Charge]:
         """Every charge ever made on the table."""
 
+    def elsewhere(self) -> Mapping[str, Spent | None]:
+        """What was spent on the same rows under other names; None where it is not known any more."""
+
 
 class Drawn(Protocol):
     """A selection as far as a card needs it."""
@@ -83,7 +86,8 @@ def build_card(
         "unit": _unit(config),
         "mechanism": _mechanism(mine, selections, config),
         "charges": [_charge(charge) for charge in mine],
-        "cumulative": _cumulative(spent(everything), ledger.budget, len(mine)),
+        "cumulative": _cumulative(spent(everything), ledger.budget, len(mine))
+        | _elsewhere(spent(everything), ledger.elsewhere()),
         "public": _public(schema, config, units),
         "not_covered": _not_covered(config, everything, run, inferred),
         "trust": _trust(config, model, encoder),
@@ -199,6 +203,29 @@ def _cumulative(total: Spent, cap: Budget | None, mine: int) -> dict[str, Any]:
         "controls_without_noise": total.controls,
         "cap": None if cap is None else cap.to_dict(),
     }
+
+
+def _elsewhere(total: Spent, others: Mapping[str, Spent | None]) -> dict[str, Any]:
+    """What was spent on these rows under other names, and all of it together: sums, which hold whatever composes."""
+    listed = [
+        {
+            "dataset": name,
+            "epsilon": None if other is None else _both(other.epsilon_replace_one, other.epsilon_add_remove),
+            "delta": None if other is None else other.delta,
+            "controls_without_noise": None if other is None else other.controls,
+        }
+        for name, other in others.items()
+    ]
+    known = [total, *(other for other in others.values() if other is not None)]
+    together = {
+        "epsilon": _both(sum(one.epsilon_replace_one for one in known), sum(one.epsilon_add_remove for one in known)),
+        "delta": sum(one.delta for one in known),
+    }
+    return {"elsewhere": listed, "together": together if others else None}
+
+
+def _both(replace_one: float, add_remove: float) -> dict[str, float]:
+    return {"replace_one": replace_one, "add_remove": add_remove}
 
 
 # -- assumptions ------------------------------------------------------------------------------------------------------

@@ -87,11 +87,37 @@ def _cumulative(total: Mapping[str, Any]) -> str:
     lines = [f"{_text(total['statement'])} Runs: {total['runs']}; charges: {total['charges']}. {said}"]
     if total["controls_without_noise"]:
         lines.append(f"Besides, {total['controls_without_noise']} choices without noise were made as a reference.")
+    lines += _elsewhere(total)
     return (
         "## Spent on this table so far\n\n"
         + _table(("neighbouring tables", "ε", "δ"), rows)
         + "\n\n"
         + "\n\n".join(lines)
+    )
+
+
+def _elsewhere(total: Mapping[str, Any]) -> list[str]:
+    """What was spent on the same rows under other names; cards of earlier versions do not say it."""
+    lines = []
+    for other in total.get("elsewhere", ()):
+        if other["epsilon"] is None:
+            said = "its ledger is gone, so that what was spent there is not known"
+        else:
+            said = f"{_spent(other)} was spent on them there"
+            if other["controls_without_noise"]:
+                said += f", besides {other['controls_without_noise']} choices without noise"
+        lines.append(f"**Mind:** the owner has allowed these rows another ledger, '{_text(other['dataset'])}': {said}.")
+    if lines:
+        least = "at least " if any(other["epsilon"] is None for other in total["elsewhere"]) else ""
+        lines.append(f"All of it together is what these rows have paid: {least}{_spent(total['together'])}.")
+    return lines
+
+
+def _spent(total: Mapping[str, Any]) -> str:
+    epsilon = total["epsilon"]
+    return (
+        f"ε = {_epsilon(epsilon['replace_one'])} (one unit replaced), ε = {_epsilon(epsilon['add_remove'])} "
+        f"(added or removed), δ = {_small(total['delta'])}"
     )
 
 

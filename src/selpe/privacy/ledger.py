@@ -93,6 +93,12 @@ class Ledger:
         entries = self.entries()
         return spent(_charges(entries), results=len(_results(entries)))
 
+    def elsewhere(self) -> dict[str, Spent | None]:
+        """What was spent on these rows under names that the owner insisted on; None where that ledger is gone."""
+        mine, there = _agreed(self.entries()), {name: Ledger(name, self.root) for name in self.names(self.root)}
+        others = {name for name, ledger in there.items() if self.dataset in _agreed(ledger.entries())}
+        return {name: there[name].spent() if name in there else None for name in sorted(mine | others)}
+
     @property
     def budget(self) -> Budget | None:
         """The cap in force, or None while there is none."""

@@ -43,7 +43,7 @@ def load_private(
     """The private table of a run, and its ledger told which table this is.
 
     `source` is a frame that stands in for the file of the settings. `insist` is the owner's word that rows known
-    under another name are to be counted anew.
+    under another name are to be counted anew; the setting `same_data_new_ledger` says the same.
     """
     schema.require_confirmed()
     arriving = _arriving(config, schema, source)
@@ -55,7 +55,7 @@ def load_private(
         whose=None if config.unit is None else arriving.whose,
         allow_private_text_to=config.allow_private_text_to or (),
     )
-    known = ledger.recognise(table.fingerprint(), insist=insist)
+    known = ledger.recognise(table.fingerprint(), insist=insist or config.same_data_new_ledger)
     return Loaded(table, arriving.inferred, known.remarks)
 
 

@@ -110,7 +110,19 @@ def _cumulative(total: Mapping[str, Any]) -> str:
     limit = "no cap is set" if cap is None else f"the cap is ε = {cap['epsilon']:g} ({cap['adjacency']})"
     return (
         f"ε = {epsilon(spent['replace_one'])} (replaced) and {epsilon(spent['add_remove'])} (added or removed) in all, "
-        f"over {plural(total['runs'], 'run')}; {limit}."
+        f"over {plural(total['runs'], 'run')}; {limit}.{_elsewhere(total)}"
+    )
+
+
+def _elsewhere(total: Mapping[str, Any]) -> str:
+    """A second sentence where the rows are known under other names; cards of earlier versions do not say it."""
+    if not total.get("elsewhere"):
+        return ""
+    names = ", ".join(f"'{other['dataset']}'" for other in total["elsewhere"])
+    spent = total["together"]["epsilon"]
+    return (
+        f" These rows are also known as {names}; with what was spent there they have paid "
+        f"ε = {epsilon(spent['replace_one'])} (replaced) and {epsilon(spent['add_remove'])} (added or removed)."
     )
 
 
