@@ -29,7 +29,7 @@ def write_table(records: Iterable[Row], schema: Schema, path: str | Path, *, exc
 
     They are taken one by one, and all at once only for xlsx: a csv, jsonl or parquet file may be larger than memory.
     `excel_safe` puts an apostrophe before text that a spreadsheet would run as a formula; without it, csv cells
-    are exactly the records' values.
+    are exactly the records' values. The file is its owner's alone (0600): records may be private.
     """
     target = Path(path)
     writers: dict[str, Callable[[Path], None]] = {
@@ -47,7 +47,7 @@ def write_table(records: Iterable[Row], schema: Schema, path: str | Path, *, exc
 
     def write() -> Path:
         make_folder(target.parent)
-        claim(draft)  # records may be private; what is for release is shared when it is whole
+        claim(draft)
         writers[target.suffix.lower()](draft)
         return draft.replace(target)
 
