@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from selpe.errors import ConfigError
-from selpe.owner_only import FILE as FILE_MODE
-from selpe.owner_only import open_text
+from selpe.owner_only import FILE_MODE, open_text
 from selpe.system import put_in_place
 
 FILE = "manifest.json"

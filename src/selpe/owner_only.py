@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Literal, TextIO, cast
 
-FOLDER, FILE = 0o700, 0o600
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
 _SHARED_FOLDER, _SHARED_FILE = 0o755, 0o644
 _OTHERS = 0o077
 
@@ -34,12 +34,12 @@ def make_folder(path: Path, *, new: bool = False) -> None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     for folder in reversed(missing):
         try:
-            folder.mkdir(mode=FOLDER)
+            folder.mkdir(mode=FOLDER_MODE)
         except FileExistsError:
             if new and folder == path:
                 raise
         else:
-            folder.chmod(FOLDER)  # a umask can take rights from the owner, too
+            folder.chmod(FOLDER_MODE)  # a umask can take rights from the owner, too
 
 
 def open_owned(path: str | os.PathLike[str], flags: int) -> int:
@@ -47,12 +47,12 @@ def open_owned(path: str | os.PathLike[str], flags: int) -> int:
 
     Fit to be the `opener` of `open`. Devices and pipes keep their rights.
     """
-    found = os.open(path, flags, FILE)
+    found = os.open(path, flags, FILE_MODE)
     if hasattr(os, "fchmod"):
         mode = os.fstat(found).st_mode
-        if stat.S_ISREG(mode) and stat.S_IMODE(mode) != FILE:
+        if stat.S_ISREG(mode) and stat.S_IMODE(mode) != FILE_MODE:
             with suppress(PermissionError):  # a file of somebody else, or a disk that knows no rights
-                os.fchmod(found, FILE)
+                os.fchmod(found, FILE_MODE)
     return found
 
 

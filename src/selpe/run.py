@@ -43,7 +43,7 @@ from selpe.evolve import Evolved
 from selpe.llm.base import ChatModel
 from selpe.llm.remembering import AnswerStore, RememberingModel
 from selpe.manifest import LOCK, read_manifest, without_password, write_manifest
-from selpe.owner_only import FILE, make_folder, share, tighten, write_text
+from selpe.owner_only import FILE_MODE, make_folder, share, tighten, write_text
 from selpe.preflight import cap_of, spends
 from selpe.privacy.card import build_card, render_markdown
 from selpe.privacy.charges import spent
@@ -408,7 +408,7 @@ class Run:
         from filelock import FileLock, Timeout
 
         tighten(self.folder, keep="release")  # folders of earlier versions can be read by others
-        lock = FileLock(self.folder / LOCK, mode=FILE)
+        lock = FileLock(self.folder / LOCK, mode=FILE_MODE)
         try:
             lock.acquire(timeout=0)
         except Timeout:

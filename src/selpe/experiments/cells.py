@@ -27,7 +27,7 @@ from selpe.experiments.sources import Sources, Split
 from selpe.experiments.trained import TrainPython, torch_is_here
 from selpe.llm.base import ChatModel
 from selpe.llm.blobs import read_json, write_json
-from selpe.owner_only import FILE, make_folder, write_text
+from selpe.owner_only import FILE_MODE, make_folder, write_text
 from selpe.run import Run
 
 RUN, CELL, RESULT, LEDGER = "run", "cell.json", "result.json", "ledger"
@@ -219,7 +219,7 @@ def held(folder: Path) -> Iterator[bool]:
     from filelock import FileLock, Timeout
 
     make_folder(folder)
-    lock = FileLock(folder / "lock", mode=FILE)
+    lock = FileLock(folder / "lock", mode=FILE_MODE)
     try:
         lock.acquire(timeout=0)
     except Timeout:

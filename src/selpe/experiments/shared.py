@@ -23,7 +23,7 @@ from selpe.evaluate.embedding import Remembering
 from selpe.llm.base import Answer, Capabilities, ChatModel, Follow, Request
 from selpe.llm.blobs import read_json, write_json
 from selpe.llm.remembering import AnswerStore, RememberingModel
-from selpe.owner_only import FILE, make_folder, write_bytes
+from selpe.owner_only import FILE_MODE, make_folder, write_bytes
 
 _MOST_WRITERS = 100
 
@@ -130,7 +130,7 @@ class SharedAnswers:
         make_folder(folder)
         for number in range(1, _MOST_WRITERS):
             path = folder / (f"{name}.jsonl" if number == 1 else f"{name}.{number}.jsonl")
-            self._lock = FileLock(path.with_suffix(".lock"), mode=FILE)
+            self._lock = FileLock(path.with_suffix(".lock"), mode=FILE_MODE)
             try:
                 self._lock.acquire(timeout=0)
                 break

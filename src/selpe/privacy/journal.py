@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from selpe.errors import LedgerError
-from selpe.owner_only import FILE, make_folder
+from selpe.owner_only import FILE_MODE, make_folder
 from selpe.privacy.anchor import Anchor, Mark
 from selpe.privacy.disk import Disk
 from selpe.privacy.key import Key
@@ -366,7 +366,7 @@ def locked(folder: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     try:
-        lock = FileLock(folder / "lock", timeout=LOCK_SECONDS, mode=FILE)
+        lock = FileLock(folder / "lock", timeout=LOCK_SECONDS, mode=FILE_MODE)
         lock.acquire()
     except Timeout as error:
         raise LedgerError(

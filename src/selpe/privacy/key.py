@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from selpe.errors import LedgerError
-from selpe.owner_only import FILE, make_folder, open_owned
+from selpe.owner_only import FILE_MODE, make_folder, open_owned
 
 ENV_KEY = "SELPE_KEY"
 _BYTES = 32
@@ -77,7 +77,7 @@ def make_key(path: Path | None = None) -> Key:
     path = path or key_path()
     try:
         make_folder(path.parent)
-        with FileLock(path.with_suffix(".lock"), timeout=30, mode=FILE):
+        with FileLock(path.with_suffix(".lock"), timeout=30, mode=FILE_MODE):
             if found := find_key(path):
                 return found
             draft = path.with_suffix(".new")

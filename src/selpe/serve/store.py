@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from selpe.errors import ConfigError
-from selpe.owner_only import FILE, make_folder, open_bytes, open_text
+from selpe.owner_only import FILE_MODE, make_folder, open_bytes, open_text
 from selpe.serve.refusals import RefusedError, conflict, missing
 from selpe.system import put_in_place
 
@@ -165,7 +165,7 @@ class Store:
     def _held(self) -> Any:
         from filelock import FileLock, Timeout
 
-        lock = FileLock(self.root / "lock", mode=FILE)
+        lock = FileLock(self.root / "lock", mode=FILE_MODE)
         try:
             lock.acquire(timeout=0)
         except Timeout:
