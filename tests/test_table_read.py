@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -83,11 +84,125 @@ def test_encodings_are_recognised(encoding: str, tmp_path: Path) -> None:
     assert table.column("note") == ["naïve café", "plain"]
 
 
-def test_a_file_of_two_encodings_is_refused_with_its_line(tmp_path: Path) -> None:
-    raw = "note\nnaïve\n".encode() + "naïve\n".encode("cp1252")
-    with pytest.raises(DataError, match="line 3 is not UTF-8"):
-        read_table(_file(tmp_path, "t.csv", raw))
-    assert len(read_table(_file(tmp_path, "t.csv", raw), encoding="cp1252")) == 2
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_every_line_is_decoded_by_itself(end: str, tmp_path: Path) -> None:
+    lines = [b"note", "naïve".encode(), "naïve".encode("cp1252"), b"5 \x80 \x9d", b"\x93q\x94", b"a\xa0\x85b"]
+    table = read_table(_file(tmp_path, "t.csv", end.encode().join(lines)))
+    assert table.column("note") == ["naïve", "naïve", "5 € \x9d", "“q”", "a\xa0…b"]
+
+
+def test_a_line_that_is_not_of_the_stated_encoding_is_set_aside(tmp_path: Path) -> None:
+    raw = b"a,b\nx,1\n\xff,2\n" + "é,3\n".encode()
+    for content, encoding in ((raw, "utf-8"), (b"\xef\xbb\xbf" + raw, None)):
+        table = read_table(_file(tmp_path, "t.csv", content), encoding=encoding)
+        assert (table.column("a"), table.rows) == (["x", "é"], (2, 4))
+        assert [(row.row, row.expected) for row in table.broken] == [(3, "must be text in the encoding of the file")]
+    lines = read_table(_file(tmp_path, "t.jsonl", b'{"a": 1}\n{"a": "\xff"}\n'), encoding="utf-8")
+    document = read_table(_file(tmp_path, "t.json", b'[{"a": 1}, {"a": "\xff"}]'), encoding="utf-8")
+    assert [row.row for row in (*lines.broken, *document.broken)] == [2, 2]
+    assert (lines.column("a"), document.column("a")) == ([1], [1])
+
+
+def test_a_header_that_is_not_of_the_stated_encoding_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="header row must be text"):
+        read_table(_file(tmp_path, "t.csv", b"\xff,b\n1,2\n"), encoding="utf-8")
+
+
+def test_an_encoding_with_a_state_is_read_or_refused_as_a_whole(tmp_path: Path) -> None:
+    raw = "note\n東京\n".encode("iso-2022-jp")
+    assert read_table(_file(tmp_path, "t.csv", raw), encoding="iso-2022-jp").column("note") == ["東京"]
+    with pytest.raises(DataError, match="not valid iso-2022-jp"):
+        read_table(_file(tmp_path, "t.csv", raw + b"\xff\n"), encoding="iso-2022-jp")
+    with pytest.raises(DataError, match="unknown encoding"):
+        read_table(_file(tmp_path, "t.csv", raw), encoding="base64")
+
+
+def test_wide_text_without_a_mark_is_told_by_the_header_alone(tmp_path: Path) -> None:
+    """Rows of other scripts have no zero bytes: a share of zeros over the file would let rows decide."""
+    raw = ("note\n" + "東京都\n" * 500).encode("utf-16-le")
+    assert read_table(_file(tmp_path, "t.csv", raw)).column("note") == ["東京都"] * 500
+    half = "note\nx\n".encode("utf-16-le") + b"\x00\xd8\n\x00" + "y\n".encode("utf-16-le")
+    assert read_table(_file(tmp_path, "t.csv", half)).column("note") == ["x", "\ufffd", "y"]
+
+
+def test_json_lines_in_utf16_are_asked_for_their_encoding(tmp_path: Path) -> None:
+    """They have no header: the first bytes are those of a record, and must not decide for the others."""
+    path = _file(tmp_path, "t.jsonl", '{"a": 1}\n{"a": 2}\n'.encode("utf-16"))
+    with pytest.raises(DataError, match="no line") as caught:
+        read_table(path)
+    assert "utf-16" in caught.value.hint
+    assert read_table(path, encoding="utf-16").column("a") == [1, 2]
+
+
+@pytest.mark.parametrize("line", ['"x"y,2', '"x"y,"two\nlines"', "x" * (16 * 2**20 + 1) + ",2"])
+def test_a_row_against_the_rules_of_csv_is_set_aside(line: str, tmp_path: Path) -> None:
+    table = read_table(_file(tmp_path, "t.csv", f"a,b\n1,2\n{line}\n3,4\n"))
+    assert (table.column("a"), table.rows) == (["1", "3"], (2, 4))
+    assert [row.row for row in table.broken] == [3]
+
+
+def test_an_empty_cell_of_the_only_column_is_a_row(tmp_path: Path) -> None:
+    assert read_table(_file(tmp_path, "t.csv", 'a\nx\n""\n\n  \ny\n')).column("a") == ["x", "", "y"]
+
+
+HOSTILE_RECORDS = [
+    '{"A": 5, "a": 6}', '{"a": 5, "a": 6}', "[1]", "7", "null", '{"a": tru}', '{"a": ' + "9" * 5000 + "}",
+    '{"a": 1e99999999999999999999}', '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", '{"x": {"y": 1, "y": 2}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("record", HOSTILE_RECORDS, ids=range(len(HOSTILE_RECORDS)))
+@pytest.mark.parametrize("form", ["json", "held", "jsonl"])
+def test_a_record_that_cannot_be_read_leaves_the_others_as_they_are(form: str, record: str, tmp_path: Path) -> None:
+    rows = ['{"a": "one"}', record, '{"A": 2.50}']
+    text = {
+        "json": f"[{', '.join(rows)}]",
+        "held": f'{{"n": [1], "data": [{", ".join(rows)}]}}',
+        "jsonl": "\n".join(rows),
+    }
+    table = read_table(_file(tmp_path, f"t.{form.replace('held', 'json')}", text[form]))
+    found = dict(zip(table.rows, table.column("a"), strict=True))
+    assert len(table) + len(table.broken) == 3
+    assert (found[1], str(found[3])) == ("one", "2.50")
+
+
+def test_the_strings_of_a_json_document_are_decoded_by_themselves(tmp_path: Path) -> None:
+    raw = b'[{"a": "' + "é".encode() + b'"}, {"a": "\xe9"}, {"a": "\\u00c3\\u00a9"}]'
+    assert read_table(_file(tmp_path, "t.json", raw)).column("a") == ["é", "é", "Ã©"]
+
+
+def test_a_list_may_hold_what_is_no_mapping() -> None:
+    table = read_table([{"a": 1}, None, {"A": 2}])
+    assert (table.column("a"), [row.row for row in table.broken]) == ([1, 2], [2])
+
+
+def test_columns_typed_for_all_rows_are_named_and_strings_are_not() -> None:
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    frame = pd.DataFrame({"i": [1, 2], "s": ["x", "y"], "f": [1.5, None], "o": pd.Series(["x", 1], dtype=object)})
+    frame["c"], frame["n"] = frame["s"].astype("category"), frame["i"].astype("category")
+    frame["d"], frame["I"] = pd.to_datetime(["2024-01-01"] * 2, utc=True), frame["i"].astype("Int64")
+    assert read_table(frame).typed == ("i", "f", "n", "d", "I")
+    assert read_table(frame.astype(str)).typed == ()
+    other = pl.DataFrame({"i": [1, 2], "s": ["x", "y"], "d": [Decimal("2.5"), Decimal("2.50")], "e": [None, None]})
+    other = other.with_columns(c=pl.col("s").cast(pl.Categorical), m=pl.col("s").cast(pl.Enum(["x", "y"])))
+    assert read_table(other).typed == ("i", "d")
+
+
+def test_columns_typed_in_a_parquet_file_are_named(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.table({"i": [1], "s": ["x"], "c": pa.array(["x"]).dictionary_encode(), "e": pa.nulls(1)})
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet").typed == ("i",)
+
+
+def test_a_cell_that_a_library_cannot_hand_out_is_its_own_rows_problem(tmp_path: Path) -> None:
+    pa, pq, pl = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet", "polars"))
+    late = pa.array([0, 2**62], pa.timestamp("us"))
+    raw = pa.array([b"caf\xc3\xa9", b"caf\xe9"], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"t": late, "s": raw}), tmp_path / "t.parquet")
+    for source in (tmp_path / "t.parquet", pl.DataFrame({"t": pl.Series([0, 2**62]).cast(pl.Datetime("us"))})):
+        assert read_table(source).column("t") == [dt.datetime(1970, 1, 1), b""]
+    assert read_table(tmp_path / "t.parquet").column("s") == ["café", "café"]
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
@@ -177,7 +292,10 @@ REFUSED = [
     ("t.csv", b",,\n1,2,3\n", "no column names"),
     ("t.csv", b'""', "no column names"),
     ("t.csv", b'a,b\n1,"2\n', "row 2 cannot be split"),
-    ("t.csv", b'a,b\n1,2\n"x"y,2\n', "row 3 cannot be split"),
+    ("t.csv", b'a,b\n1,2\n3,"4\n5,6\n', "row 3 cannot be split"),
+    ("t.csv", b'"a"x,b\n1,2\n', "header row must have quotes"),
+    ("t.json", b'[{"a": 1}, ]', "valid JSON"),
+    ("t.json", b'{"data": [{"a": 1}], "data": []}', "each field once"),
     ("t.csv", b"a,b\x00\xff\xfe\x01\n1,2", "not a text file"),
     ("t.json", b'{"a": 1}', "array of objects"),
     ("t.json", b"[{]", "valid JSON"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from selpe.errors import DataError
 from selpe.schema import Schema
-from selpe.table import parse_records, read_table, to_records
+from selpe.table import inferred_fields, parse_records, read_table, to_records
 from selpe.table.core import Table
 
 SCHEMA = Schema.from_dict(
@@ -79,7 +81,7 @@ def test_rounded_cells_are_counted_in_a_note() -> None:
 
 
 def test_missing_columns_are_refused_by_the_schemas_names_alone() -> None:
-    table = read_table([{"Complaint": "cough", "secret": 1}])
+    table = Table(columns=("Complaint", "secret"), data=(["cough"], [1]), rows=(1,))
     with pytest.raises(DataError, match="no column 'acuity'") as caught:
         to_records(table, SCHEMA)
     assert "secret" not in str(caught.value) + caught.value.hint
@@ -118,8 +120,60 @@ def test_the_unit_column_is_kept_beside_the_fields() -> None:
         reading.problems[0].message == "1 row: field 'person' must not be missing: it says whose record it is (row 2)"
     )
     assert reading.notes == ()
+    assert parse_records(table, SCHEMA, unit="absent").dropped == 2
+    headed = Table(columns=tuple(GOOD), data=tuple([cell] for cell in GOOD.values()), rows=(1,))
     with pytest.raises(DataError, match="column 'absent' is missing"):
-        parse_records(table, SCHEMA, unit="absent")
+        parse_records(headed, SCHEMA, unit="absent")
+
+
+def test_the_unit_column_is_found_whatever_its_case_and_separators() -> None:
+    rows = [GOOD | {"person_id": "a"}, GOOD | {"Person ID": "b"}, GOOD | {"PERSON-ID": None}, GOOD | {"person_id": [1]}]
+    reading = parse_records(read_table(rows), SCHEMA, unit="person_id")
+    assert [record["person_id"] for record in reading.records] == ["a", "b"]
+    assert reading.problems[0].rows == (3, 4)
+
+
+def test_a_record_of_another_spelling_is_read_and_blanks_no_other() -> None:
+    """Keys once were settled over all rows: one record in capitals made a second column of every field."""
+    other = {name.upper(): cell for name, cell in GOOD.items()}
+    assert len(set(map(str, to_records(read_table([GOOD, other, GOOD]), SCHEMA)))) == 1
+
+
+def test_a_record_that_lacks_a_required_key_is_wrong_by_itself() -> None:
+    reading = parse_records(read_table([{"complaint": "cough"}, GOOD, {"x": 1}]), SCHEMA)
+    assert (reading.kept, reading.dropped) == ((1,), 2)
+
+
+def test_equal_cells_of_other_spelling_are_read_by_themselves() -> None:
+    schema = Schema.from_dict({"name": "x", "fields": {"code": {"kind": "text"}}})
+    utc = dt.datetime(2024, 2, 29, 20, tzinfo=dt.timezone.utc)
+    cells = [Decimal("2.50"), Decimal("2.5"), utc, utc.astimezone(dt.timezone(dt.timedelta(hours=9))), 1, True, 1.0]
+    expected = ["2.50", "2.5", "2024-02-29 20:00:00+00:00", "2024-03-01 05:00:00+09:00", "1", "true", "1"]
+    for order in (1, -1):
+        records = to_records(read_table([{"code": cell} for cell in cells[::order]]), schema)
+        assert [record["code"] for record in records] == expected[::order]
+
+
+def test_a_cell_that_defies_reading_is_its_own_rows_problem() -> None:
+    class Raising:
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    rows = [GOOD | {"complaint": cell, "person": cell} for cell in (Raising(), Decimal("sNaN"), b"x", [1], "cough")]
+    reading = parse_records(read_table(rows), SCHEMA, unit="person")
+    assert reading.kept == (4,)
+
+
+def test_fields_whose_spelling_a_type_may_have_changed_are_named() -> None:
+    typed = Table(
+        columns=("Complaint", "acuity", "sbp", "temperature", "person"),
+        data=([5], [2], [120], [36.6], [7]), rows=(1,), typed=("Complaint", "acuity", "sbp", "temperature", "person"),
+    )  # fmt: skip
+    assert parse_records(typed, SCHEMA, unit="person").inferred == ("complaint", "acuity", "person")
+    assert inferred_fields(typed, SCHEMA, decimal=",") == ("complaint", "acuity", "sbp", "temperature")
+    large = Schema.from_dict({"name": "x", "fields": {"sbp": {"kind": "integer", "min": 0, "max": 2**60}}})
+    assert inferred_fields(typed, large) == ("sbp",)
+    assert inferred_fields(read_table([GOOD]), SCHEMA) == ()
 
 
 def test_a_readings_text_form_shows_no_cell() -> None:

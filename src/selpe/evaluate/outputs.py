@@ -34,7 +34,7 @@ def read_outputs(path: Path, schema: Schema) -> list[tuple[int, str]]:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Each line that is not blank. A line that is one JSON string stands for the text inside it."""
-    from selpe.table.text import decode
+    from selpe.table.encodings import decode
 
     try:
         content = path.read_bytes()

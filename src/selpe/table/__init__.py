@@ -5,7 +5,17 @@
 
 from selpe.table.core import Table
 from selpe.table.read import read_table
-from selpe.table.records import Problem, Reading, parse_records, to_records
+from selpe.table.records import Problem, Reading, inferred_fields, parse_records, to_records
 from selpe.table.write import to_frame, write_table
 
-__all__ = ["Problem", "Reading", "Table", "parse_records", "read_table", "to_frame", "to_records", "write_table"]
+__all__ = [
+    "Problem",
+    "Reading",
+    "Table",
+    "inferred_fields",
+    "parse_records",
+    "read_table",
+    "to_frame",
+    "to_records",
+    "write_table",
+]

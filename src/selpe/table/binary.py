@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from selpe.errors import DataError
-from selpe.table.core import Table, attempt, build_table
+from selpe.table.core import Table, attempt, build_table, cells_of, plain_name
+from selpe.table.encodings import own_text
 
 
 def read_parquet(raw: bytes, source: str) -> Table:
@@ -18,12 +19,36 @@ def read_parquet(raw: bytes, source: str) -> Table:
         import pyarrow.parquet as pq
 
         table = pq.read_table(io.BytesIO(raw))
-        columns = [column.to_pylist() for column in table.columns]
         rows = tuple(range(1, table.num_rows + 1))
-        names = tuple(" ".join(str(name).split()) for name in table.column_names)
-        return Table(columns=names, data=tuple(columns), rows=rows, source=source)
+        names = tuple(plain_name(str(name)) for name in table.column_names)
+        typed = tuple(name for name, entry in zip(names, table.schema, strict=True) if not _as_written(entry.type))
+        data = tuple(_arrow_cells(column) for column in table.columns)
+        return Table(columns=names, data=data, rows=rows, source=source, typed=typed)
 
     return attempt(load, lambda kind: _damaged("Parquet", kind, source))
+
+
+def _as_written(kind: Any) -> bool:
+    """True for a column of texts, which hold what was written, and for one of nothing."""
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return any(fits(kind) for fits in (types.is_string, types.is_large_string, types.is_string_view, types.is_null))
+
+
+def _arrow_cells(column: Any) -> Sequence[object]:
+    import pyarrow as pa
+
+    def part(start: int, stop: int) -> Sequence[object]:
+        cells: list[object]
+        try:
+            cells = column.slice(start, stop - start).to_pylist()
+        except UnicodeDecodeError:
+            raw = column.slice(start, stop - start).cast(pa.binary()).to_pylist()
+            cells = [None if cell is None else own_text(cell) for cell in raw]
+        return cells
+
+    return cells_of(part, len(column))
 
 
 def read_xlsx(raw: bytes, source: str, *, sheet: str | int | None) -> Table:

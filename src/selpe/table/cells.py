@@ -28,7 +28,7 @@ MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "-",
 MISSING_TEXT = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "-", "--", "—", "<NA>"})
 TRUE = frozenset({"true", "t", "yes", "y", "1", "1.0", "on"})
 FALSE = frozenset({"false", "f", "no", "n", "0", "0.0", "off"})
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MOST_BITS = 256
 _FLOAT_NOISE = Decimal("1e-6")
@@ -54,25 +54,30 @@ class Conventions:
 
 
 def reader_of(field: Field, conventions: Conventions) -> Callable[[object], Outcome]:
-    """A function from raw cells of a field to outcomes, which remembers the cells it has seen."""
-    seen: dict[tuple[type, object], Outcome] = {}
+    """A function from raw cells of a field to outcomes, which remembers the texts and integers it has seen.
+
+    No others, because only these are written the same where they are equal: 2.5 and 2.50 are equal decimals, and the
+    spelling that came first would decide for both. A cell that defies reading is its own row's problem.
+    """
+    seen: dict[str | int, Outcome] = {}
 
     def read(cell: object) -> Outcome:
+        if type(cell) is str or type(cell) is int:
+            found = seen.get(cell)
+            if found is None:
+                found = seen[cell] = read_cell(field, cell, conventions)
+            return found
         try:
-            key = (type(cell), cell)
-            found = seen.get(key)
-        except TypeError:  # lists and dicts cannot be keys, nor be cells
+            return read_cell(field, cell, conventions)
+        except Exception:
             return Outcome(problem=_must(field))
-        if found is None:
-            found = seen[key] = read_cell(field, cell, conventions)
-        return found
 
     return read
 
 
 def read_cell(field: Field, cell: object, conventions: Conventions) -> Outcome:
     """The outcome of one cell under one field."""
-    if isinstance(cell, (list, tuple, dict, set, frozenset, bytes, bytearray)):
+    if not is_scalar(cell):
         return Outcome(problem=_must(field))
     cell = _python(cell)
     if isinstance(cell, int) and cell.bit_length() > _MOST_BITS:
@@ -100,10 +105,17 @@ def expected(field: Field) -> str:
     return f"{article} {field.kind} within the schema's bounds"
 
 
+def is_scalar(cell: object) -> bool:
+    """False for what cannot be a cell: lists and objects within a record, and bytes."""
+    return not isinstance(cell, (list, tuple, dict, set, frozenset, bytes, bytearray))
+
+
 def is_missing(field: Field, cell: object) -> bool:
     """True for empty cells and the usual words for 'nothing', unless the field lists the word as a value."""
-    if cell is None or (isinstance(cell, (float, Decimal)) and math.isnan(cell)):
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return True
+    if isinstance(cell, Decimal):
+        return cell.is_nan()
     if not isinstance(cell, str):
         # pandas and polars have missing scalars of their own inside columns of objects
         return type(cell).__name__ in ("NAType", "NaTType")

@@ -29,7 +29,11 @@ class BrokenRow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Table:
-    """Raw cells by column. Its text form shows sizes alone: without a header, even the names are a private row."""
+    """Raw cells by column. Its text form shows sizes alone: without a header, even the names are a private row.
+
+    `keyed` says that each row named its cells itself, so that there is no header. `typed` are the columns whose type
+    was fixed for all rows at once before they came here, by a frame or a file.
+    """
 
     columns: tuple[str, ...]
     data: tuple[Sequence[object], ...]
@@ -38,6 +42,8 @@ class Table:
     counting: Counting = "record"
     broken: tuple[BrokenRow, ...] = ()
     notes: tuple[str, ...] = ()
+    keyed: bool = False
+    typed: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -49,9 +55,16 @@ class Table:
         """Where columns of this name stand (0-based); more than one when the name is repeated."""
         return tuple(i for i, column in enumerate(self.columns) if column == name)
 
+    def places(self, name: str) -> tuple[int, ...]:
+        """Where the columns of a field stand: those of its very name, else those that differ in case or separators."""
+        wanted = folded(name)
+        return self.positions(plain_name(name)) or tuple(
+            place for place, column in enumerate(self.columns) if folded(column) == wanted
+        )
+
     def column(self, name: str) -> Sequence[object]:
         """The raw cells of one column."""
-        found = self.positions(name)
+        found = self.places(name)
         if len(found) != 1:
             problem = "is missing" if not found else "occurs more than once"
             raise DataError(f"column '{name}' {problem}", where=self.source, hint="Check the header row.")
@@ -77,6 +90,24 @@ def attempt(action: Callable[[], T], failure: Callable[[str], SelPEError]) -> T:
     except Exception as error:
         kind = type(error).__name__
     raise failure(kind)
+
+
+UNREADABLE = b""  # stands for a cell that its library cannot hand out; no field takes bytes
+
+
+def cells_of(part: Callable[[int, int], Sequence[object]], rows: int) -> Sequence[object]:
+    """The cells of a column: all at once, or one by one where a cell defies its library (a day after the year 9999)."""
+    try:
+        return part(0, rows)
+    except Exception:
+        return [_cell_of(part, place) for place in range(rows)]
+
+
+def _cell_of(part: Callable[[int, int], Sequence[object]], place: int) -> object:
+    try:
+        return part(place, place + 1)[0]
+    except Exception:
+        return UNREADABLE
 
 
 def build_table(
@@ -140,8 +171,18 @@ def listed(numbers: Sequence[int], limit: int = 5) -> str:
     return f"{shown}, …" if len(numbers) > limit else shown
 
 
+def plain_name(name: str) -> str:
+    """A column's name with single spaces between its words."""
+    return " ".join(name.split())
+
+
+def folded(name: str) -> str:
+    """What a name has in common with its other spellings: letter case, spaces, '_' and '-' do not count."""
+    return "_".join(name.replace("_", " ").replace("-", " ").split()).casefold() or name
+
+
 def _name(cell: object) -> str:
-    return "" if _blank(cell) else " ".join(str(cell).split())
+    return "" if _blank(cell) else plain_name(str(cell))
 
 
 def _blank(cell: object) -> bool:

@@ -50,7 +50,7 @@ def read_table(
         table = read_sql(source, query)
     elif isinstance(source, (str, Path)):
         table = _from_file(Path(source), format, sheet, encoding, delimiter)
-    elif isinstance(source, Sequence) and all(isinstance(item, Mapping) for item in source):
+    elif isinstance(source, Sequence) and (not source or any(isinstance(item, Mapping) for item in source)):
         table = from_mappings(enumerate(source, start=1), "records", counting="record")
     else:
         raise DataError(

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import repeat
 
 from selpe.errors import DataError
-from selpe.schema import Record, Schema
-from selpe.table.cells import MISSING, Conventions, Outcome, cell_text, reader_of
+from selpe.schema import DateField, Field, IntegerField, NumberField, Record, Schema
+from selpe.table.cells import MISSING, Conventions, Outcome, cell_text, is_scalar, reader_of
 from selpe.table.core import COUNTED, Table, listed
 from selpe.table.numerals import DecimalMark
 
 MOST_SHOWN = 12
+_EXACT_IN_A_FLOAT = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What came out of a table: records of the good rows, which rows those are, and what happened to the others."""
+    """What came out of a table: records of the good rows, which rows those are, and what happened to the others.
+
+    `inferred` are fields that another program may have read by looking at all rows: see `inferred_fields`.
+    """
 
     records: list[Record] = field(repr=False)
     kept: tuple[int, ...] = field(repr=False)  # positions in the table, 0-based, in order
@@ -45,6 +50,7 @@ class Reading:
     dropped: int = 0
     blanked: int = 0
     notes: tuple[str, ...] = ()
+    inferred: tuple[str, ...] = ()
 
 
 def to_records(
@@ -77,7 +83,7 @@ def parse_records(
     day_first: bool | None = None,
     decimal: DecimalMark | None = None,
 ) -> Reading:
-    """Everything a table says under a schema. Raises only where columns are missing or repeated.
+    """Everything a table says under a schema. Raises only where its header lacks or repeats columns.
 
     With `blank_bad_cells`, a cell that does not fit becomes missing where its field is optional. `unit` names the
     column that says whose record it is; its text is kept in each record, beside the schema's fields.
@@ -91,10 +97,13 @@ def parse_records(
         raw = repeat(None, len(table)) if column is None else table.data[column]
         cells[entry.name] = tally.judged(entry.name, entry.optional, raw, read)
     if unit is not None and unit not in schema.names:
-        cells[unit] = tally.judged(unit, False, table.column(unit), _whose)
+        cells[unit] = tally.judged(unit, False, _unit_cells(table, unit), _whose)
     for row in table.broken:
         tally.add("", row.expected, row.row)
     records, kept = _assemble(table, schema, cells, tally)
+    inferred = inferred_fields(table, schema, unit=unit, decimal=decimal)
+    if inferred:
+        notes.append(f"columns of one type for all rows, by the program that made them: {', '.join(inferred)}")
     return Reading(
         records=records,
         kept=tuple(kept),
@@ -102,7 +111,31 @@ def parse_records(
         dropped=len(table) - len(kept) + len(table.broken),
         blanked=tally.blanked,
         notes=(*table.notes, *notes, *tally.notes()),
+        inferred=inferred,
     )
+
+
+def inferred_fields(
+    table: Table, schema: Schema, *, unit: str | None = None, decimal: DecimalMark | None = None
+) -> tuple[str, ...]:
+    """The fields (and unit column) whose cells may say less than was written, by a type that all rows had a part in.
+
+    '007' is 7 in a column of numbers, and '007' again as soon as one row says 'A7'. Numbers and truth values are read
+    the same from a text as from a typed cell, unless the text says more than a float can hold.
+    """
+    typed = {place for name in table.typed for place in table.positions(name)}
+    found = [field.name for field in schema.fields if typed & {*table.places(field.name)} and _spelt(field, decimal)]
+    if unit is not None and unit not in schema.names and typed & {*table.places(unit)}:
+        found.append(unit)
+    return tuple(found)
+
+
+def _spelt(field: Field, decimal: DecimalMark | None) -> bool:
+    """Whether a field's value can depend on how it is written, or on the program that read a day from it."""
+    if isinstance(field, (IntegerField, NumberField)):
+        largest = max(abs(Decimal(field.min)), abs(Decimal(field.max)))
+        return decimal == "," or largest / min(Decimal(1), Decimal(field.step)) > _EXACT_IN_A_FLOAT
+    return isinstance(field, DateField) or field.kind in ("text", "category")
 
 
 def problem_report(table: Table, problems: Sequence[Problem]) -> DataError:
@@ -184,11 +217,8 @@ def _assemble(
 def _columns(table: Table, schema: Schema, unit: str | None) -> tuple[dict[str, int], list[str]]:
     """Which column holds which field, and what to say about the rest."""
     found: dict[str, int] = {}
-    folded = [_folded(name) for name in table.columns]
     for name in schema.names:
-        places = table.positions(" ".join(name.split())) or tuple(
-            place for place, column in enumerate(folded) if column == _folded(name)
-        )
+        places = table.places(name)
         if len(places) > 1:
             raise DataError(
                 f"field '{name}' has more than one column ({listed([p + 1 for p in places])})",
@@ -198,12 +228,13 @@ def _columns(table: Table, schema: Schema, unit: str | None) -> tuple[dict[str, 
         if places:
             found[name] = places[0]
     _require(table, schema, found)
-    used = {*found.values(), *table.positions(unit or "")}
+    used = {*found.values(), *(table.places(unit) if unit is not None else ())}
     return found, _column_notes(table, [name for name in schema.names if name not in found], used)
 
 
 def _require(table: Table, schema: Schema, found: Mapping[str, int]) -> None:
-    absent = [name for name in schema.required if name not in found]
+    # Where rows name their own cells, a row that lacks one is wrong by itself.
+    absent = [] if table.keyed else [name for name in schema.required if name not in found]
     if found and not absent:
         return
     # The table's own header is not shown: in a file without one, it is the first private row.
@@ -228,11 +259,15 @@ def _column_notes(table: Table, absent: Sequence[str], used: set[int]) -> list[s
     return notes
 
 
+def _unit_cells(table: Table, unit: str) -> Sequence[object] | repeat[None]:
+    return repeat(None, len(table)) if table.keyed and not table.places(unit) else table.column(unit)
+
+
 def _whose(cell: object) -> Outcome:
-    text = "" if cell is None else cell_text(cell)
+    """Whose record it is, as text."""
+    try:
+        text = cell_text(cell) if cell is not None and is_scalar(cell) else ""
+    except Exception:  # whatever the cell is, it is its own row's problem
+        text = ""
     missing = text.casefold() in MISSING
     return Outcome(problem="must not be missing: it says whose record it is") if missing else Outcome(text)
-
-
-def _folded(name: str) -> str:
-    return "_".join(name.replace("_", " ").replace("-", " ").split()).casefold()

@@ -6,6 +6,7 @@ from typing import Any
 
 from selpe.errors import DataError
 from selpe.table.core import Table, attempt, build_table
+from selpe.table.encodings import own_text
 
 _CHUNK = 10_000
 
@@ -50,6 +51,8 @@ def read_sql(url: str, query: str, *, source: str | None = None) -> Table:
 def _run(engine: Any, statement: Any, source: str) -> Table:
     options = {"postgresql_readonly": True} if engine.dialect.name == "postgresql" else {}
     with engine.connect().execution_options(**options) as connection:
+        if engine.dialect.name == "sqlite":  # which keeps any bytes as text, and gives up at those that are not UTF-8
+            connection.connection.driver_connection.text_factory = own_text
         result = connection.execute(statement)
         if not result.returns_rows:
             raise DataError("the query returns no rows", where=source, hint="Give a SELECT.")
