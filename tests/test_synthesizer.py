@@ -18,6 +18,7 @@ from selpe.errors import (
     BudgetError,
     ConfigError,
     DataError,
+    InferredTypesWarning,
     PrivacyError,
     RunError,
     SelPEError,
@@ -161,6 +162,21 @@ def test_polars_frames_are_read(tmp_path: Path) -> None:
     assert len(small(tmp_path).fit(frame).sample()) == 16
 
 
+def test_a_table_that_was_read_is_taken_as_it_is(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    write_table(drawn(40, offset=3300), SCHEMA, tmp_path / "table.csv")
+    assert len(small(tmp_path / "runs", epsilon=0).fit(selpe.read_table(tmp_path / "table.csv")).records) == 16
+    assert not [found for found in recwarn if found.category is InferredTypesWarning]
+
+
+def test_columns_that_a_frame_typed_are_warned_of_once_and_by_name(tmp_path: Path) -> None:
+    typed = pd.DataFrame(drawn(40, offset=3700)).assign(topic=7, day=pd.Timestamp("2024-03-01"))
+    schema = SCHEMA.to_yaml().replace("min_length: 3", "min_length: 1")
+    with pytest.warns(InferredTypesWarning, match=r"for all rows: topic, day\. .*read_table.*dtype=str") as found:
+        small(tmp_path, Schema.from_yaml(schema), epsilon=0).fit(typed)
+    assert len(found) == 1
+    assert found[0].filename == __file__
+
+
 def test_tables_without_a_label_work(tmp_path: Path) -> None:
     plain = small(tmp_path, UNLABELLED).fit(pd.DataFrame(drawn(40, offset=1700, schema=UNLABELLED)))
     assert (len(plain.sample()), len(plain.sample(7)), len(plain.sample(20))) == (16, 7, 20)
@@ -213,6 +229,7 @@ def test_importing_selpe_is_light_and_its_names_are_there() -> None:
     code = "import sys, selpe; assert 'numpy' not in sys.modules and 'pandas' not in sys.modules; print(dir(selpe))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "'SelPE'" in done.stdout
+    assert "'read_table'" in done.stdout
     assert selpe.Schema is Schema
     with pytest.raises(AttributeError, match="no attribute 'Selpe'"):
         _ = selpe.Selpe

@@ -8,11 +8,17 @@ if TYPE_CHECKING:
     from selpe.evaluate.whole import evaluate
     from selpe.schema import Schema
     from selpe.synthesizer import SelPE
+    from selpe.table import read_table
 
 __version__ = "0.1.0.dev0"
-__all__ = ["Schema", "SelPE", "__version__", "evaluate"]
+__all__ = ["Schema", "SelPE", "__version__", "evaluate", "read_table"]
 
-_HOMES = {"SelPE": "selpe.synthesizer", "Schema": "selpe.schema", "evaluate": "selpe.evaluate"}
+_HOMES = {
+    "SelPE": "selpe.synthesizer",
+    "Schema": "selpe.schema",
+    "evaluate": "selpe.evaluate",
+    "read_table": "selpe.table",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -59,6 +59,10 @@ class DataError(SelPEError):
     kind = "data"
 
 
+class InferredTypesWarning(UserWarning):
+    """A frame whose columns were typed by looking at all rows: one row may have changed how others were read."""
+
+
 class ConfigError(SelPEError):
     """A setting that is missing, misspelt or out of range."""
 

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from selpe.config import Adjacency, RunConfig, check_config
-from selpe.errors import ConfigError, RunError
+from selpe.errors import ConfigError, InferredTypesWarning, RunError
 from selpe.events import Emit, silence
 from selpe.owner_only import write_text
 from selpe.schema import Record, Schema
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from selpe.evaluate.whole import Evaluation
     from selpe.llm.base import ChatModel
     from selpe.run import Outcome, Run
+    from selpe.table import Table
 
 IN_MEMORY = "frame"  # stands for a table that has no file
 
@@ -76,7 +77,7 @@ class SelPE:
     # -- the private step ----------------------------------------------------------------------------------------
 
     def fit(self, data: Any, *, name: str | None = None, emit: Emit = silence, insist: bool = False) -> SelPE:
-        """Itself, after a run on this table: a pandas or polars frame, records, or a path. Spends ε.
+        """Itself, after a run on this table: a path, what `read_table` gives, records, or a frame. Spends ε.
 
         With the `name` of an interrupted run of the same settings, it goes on with that one. `emit` hears the run's
         events. `insist` is your word that rows known under another data set's name are to be counted anew.
@@ -84,7 +85,7 @@ class SelPE:
         from selpe.preflight import size_notes
         from selpe.run import Run
 
-        source = None if isinstance(data, str | Path) else data
+        source = None if isinstance(data, str | Path) else self._taken(data)
         config = self._config(_located(data) if source is None else IN_MEMORY)
         run = self._again(config, name)
         if run is None:
@@ -190,6 +191,22 @@ class SelPE:
         if self._outcome is None:
             raise RunError("this SelPE is not fitted yet", hint="call fit(table) first")
         return self._outcome
+
+    def _taken(self, data: Any) -> Table:
+        """A table in memory, with a warning where a frame's types may have come from all rows together."""
+        from selpe.table import inferred_fields, read_table
+
+        table, config = read_table(data), self._config(IN_MEMORY)
+        inferred = inferred_fields(table, self.schema, unit=config.unit, decimal=config.decimal)
+        if inferred:
+            warnings.warn(
+                f"columns of one type for all rows: {', '.join(inferred)}. If a program chose the types by looking at "
+                "the rows, one row can change how others are read, and the guarantee starts after that. "
+                "Give selpe.read_table(path), or read with dtype=str.",
+                InferredTypesWarning,
+                stacklevel=3,
+            )
+        return table
 
     def _config(self, data: str) -> RunConfig:
         return check_config({**self._settings, "data": data}, where="SelPE")
