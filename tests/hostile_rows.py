@@ -371,7 +371,8 @@ def xlsx(chance: Random, folder: Path) -> Pair:
             for place, name in enumerate(COLUMNS, start=1):
                 book.active.cell(number, place).value = _for_excel(cells[name])
             if rows is second and number == row + 1:
-                book.active.cell(number, 1).value = book.active.cell(number, 1).value or "x"
+                # a row of nothing, or of formulas without results, is no record
+                book.active.cell(number, chance.randint(1, len(COLUMNS))).value = "x"
                 for _ in range(chance.randrange(3)):
                     book.active.cell(number, len(COLUMNS) + chance.randint(1, 9)).value = chance.choice(["", "x", 5])
         book.save(folder / "t.xlsx")

@@ -17,7 +17,7 @@ import pytest
 
 from selpe.errors import DataError
 from selpe.schema import Schema
-from selpe.table import read_table, to_records
+from selpe.table import parse_records, read_table, to_records
 
 pytest.importorskip("sqlalchemy")
 
@@ -109,6 +109,24 @@ def test_a_query_on_postgresql_is_read(postgres_url: str) -> None:
     table = read_table(postgres_url, query="SELECT * FROM visits ORDER BY day")
     assert to_records(table, SCHEMA) == RECORDS
     assert table.source == "postgresql:postgres"
+
+
+def test_a_day_that_python_has_not_is_its_own_rows_problem(postgres_url: str) -> None:
+    days = "(1, date '2024-02-29', timestamptz '2024-02-29 01:00+00'), (2, 'infinity', 'infinity'), (3, '12024-1-1', null)"
+    table = read_table(postgres_url, query=f"SELECT a, b, c FROM (VALUES {days}) AS t (a, b, c) ORDER BY a")
+    schema = Schema.from_dict(
+        {
+            "name": "x",
+            "fields": {"b": {"kind": "date", "min": "2020-01-01", "max": "2030-12-31"}, "a": {"kind": "text"}},
+        }
+    )
+    assert parse_records(table, schema).kept == (0,)
+    assert str(table.column("c")[0])[:10] == "2024-02-29"
+
+
+def test_text_of_other_bytes_in_sqlite_is_its_own_rows_business(sqlite_url: str) -> None:
+    texts = "SELECT 1 AS a, 'café' AS b UNION SELECT 2, CAST(x'636166e9' AS text) ORDER BY a"
+    assert read_table(sqlite_url, query=texts).column("b") == ["café", "café"]
 
 
 def test_a_query_cannot_write_to_postgresql(postgres_url: str) -> None:

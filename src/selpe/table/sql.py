@@ -51,8 +51,7 @@ def read_sql(url: str, query: str, *, source: str | None = None) -> Table:
 def _run(engine: Any, statement: Any, source: str) -> Table:
     options = {"postgresql_readonly": True} if engine.dialect.name == "postgresql" else {}
     with engine.connect().execution_options(**options) as connection:
-        if engine.dialect.name == "sqlite":  # which keeps any bytes as text, and gives up at those that are not UTF-8
-            connection.connection.driver_connection.text_factory = own_text
+        _forgive(engine.dialect.driver, connection.connection.driver_connection)
         result = connection.execute(statement)
         if not result.returns_rows:
             raise DataError("the query returns no rows", where=source, hint="Give a SELECT.")
@@ -62,6 +61,33 @@ def _run(engine: Any, statement: Any, source: str) -> Table:
         names = list(result.keys())
         connection.rollback()
     return build_table(names, rows, source=source, counting="record")
+
+
+def _forgive(driver: str, connection: Any) -> None:
+    """Has a driver hand out each value by itself, where one that it cannot take would end the whole query."""
+    if driver == "pysqlite":
+        connection.text_factory = own_text  # SQLite keeps any bytes as text
+    elif driver == "psycopg":
+        from psycopg.types import datetime as days
+
+        for name, loader in {
+            "date": days.DateLoader,
+            "timestamp": days.TimestampLoader,
+            "timestamptz": days.TimestamptzLoader,
+        }.items():
+            connection.adapters.register_loader(name, _forgiving(loader))
+
+
+def _forgiving(loader: Any) -> Any:
+    """A loader of days that gives the text of those that Python has not: 'infinity', or after the year 9999."""
+
+    def load(self: Any, data: Any) -> object:
+        try:
+            return loader.load(self, data)
+        except Exception:
+            return own_text(bytes(data))
+
+    return type(loader.__name__, (loader,), {"load": load})
 
 
 def _public_name(url: Any) -> str:
