@@ -112,8 +112,8 @@ def test_a_query_on_postgresql_is_read(postgres_url: str) -> None:
 
 
 def test_a_day_that_python_has_not_is_its_own_rows_problem(postgres_url: str) -> None:
-    days = "(1, date '2024-02-29', timestamptz '2024-02-29 01:00+00'), (2, 'infinity', 'infinity'), (3, '12024-1-1', null)"
-    table = read_table(postgres_url, query=f"SELECT a, b, c FROM (VALUES {days}) AS t (a, b, c) ORDER BY a")
+    values = "(1, date '2024-02-29', timestamptz '2024-02-29'), (2, 'infinity', 'infinity'), (3, '12024-1-1', null)"
+    table = read_table(postgres_url, query=f"SELECT a, b, c FROM (VALUES {values}) AS t (a, b, c) ORDER BY a")
     schema = Schema.from_dict(
         {
             "name": "x",
