@@ -37,7 +37,7 @@ from selpe.table import Table, cells, objects, parse_records, read_table, record
 SCHEMA = Schema.from_dict(
     {"name": "files", "fields": {"code": {"kind": "text", "max_length": 40, "optional": True}}},
 )
-ROWS = 12
+ROWS = 4  # few, so that a sound selection on neighbours comes close to its claim
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Case:
 
 
 CASES = (
-    Case("a key of other capitals", ".jsonl", b"", b'{"CODE": "a"}', b'{"code": "a"}', "a", "keys over all rows"),
+    Case("a key of other capitals", ".jsonl", b"", b'{"CODE": "a"}', b'{"code": "b"}', "a", "keys over all rows"),
     Case("an undefined byte", ".csv", b"code,n", b"5 \x80,1", b"\x9d,1", "5 €", "one encoding guessed for all"),
     Case("an equal decimal", ".jsonl", b"", b'{"code": 2.5}', b'{"code": 2.50}', "2.5", "cells known by equality"),
     Case("a row that breaks the rules", ".csv", b"code,n", b"a,1", b'"x"y,1,2,3', "a", ""),

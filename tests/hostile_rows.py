@@ -306,7 +306,10 @@ def polars_frame(chance: Random, folder: Path) -> Pair:
         first, second, row = _swapped(chance, ordinary_texts, _tame_texts)
         if kind == "read":
             files = [io.BytesIO(csv_text(rows).encode()) for rows in (first, second)]
-            frames = [pl.read_csv(file, infer_schema_length=None) for file in files]
+            try:
+                frames = [pl.read_csv(file, infer_schema_length=None) for file in files]
+            except pl.exceptions.PolarsError:  # no frame, no pair
+                return polars_frame(chance, folder)
         else:
             dtype = pl.Categorical if kind == "category" else pl.String
             frames = [
@@ -402,8 +405,8 @@ def sql(chance: Random, folder: Path) -> Pair:
         kinds = ("text", "text", "integer", "real", "boolean", "date", "text")
         names = ", ".join(f"{name} {kind}" for name, kind in zip(COLUMNS, kinds, strict=True))
         connection.execute(f"CREATE TABLE t ({names})")
-        slots = ", ".join("CAST(? AS TEXT)" if name == "note" else "?" for name in COLUMNS)
         for cells in rows:
+            slots = ", ".join("CAST(? AS TEXT)" if isinstance(cells[name], str) else "?" for name in COLUMNS)
             connection.execute(f"INSERT INTO t VALUES ({slots})", [_for_sqlite(cells[name]) for name in COLUMNS])
         connection.commit()
         connection.close()

@@ -103,6 +103,7 @@ def test_a_query_on_sqlite_is_read(sqlite_url: str) -> None:
     table = read_table(sqlite_url, query="SELECT * FROM visits ORDER BY day")
     assert to_records(table, SCHEMA) == RECORDS
     assert table.source.startswith("sqlite:")
+    assert table.rows == (1, 2)
 
 
 def test_a_query_on_postgresql_is_read(postgres_url: str) -> None:

@@ -57,7 +57,7 @@ def _run(engine: Any, statement: Any, source: str) -> Table:
             raise DataError("the query returns no rows", where=source, hint="Give a SELECT.")
         rows: list[tuple[int, tuple[object, ...]]] = []
         while chunk := result.fetchmany(_CHUNK):
-            rows.extend((len(rows) + i, tuple(row)) for i, row in enumerate(chunk, start=1))
+            rows += [(number, tuple(row)) for number, row in enumerate(chunk, start=len(rows) + 1)]
         names = list(result.keys())
         connection.rollback()
     return build_table(names, rows, source=source, counting="record")
