@@ -31,6 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "experiments"))
 import selpe.experiments.cells
+import selpe.release
 import selpe.report.summary
 import selpe.run
 from bench_world import ask, bench
@@ -48,7 +49,8 @@ from selpe.llm.remembering import AnswerStore
 from selpe.pack import pack_release
 from selpe.privacy.disk import Disk
 from selpe.privacy.ledger import Ledger
-from selpe.run import RELEASED, Run
+from selpe.release import RELEASED
+from selpe.run import Run
 from selpe.serve.worker import work
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
@@ -184,7 +186,7 @@ MOMENTS = (
         "manifest", "half of 'running' written",
         (fuse(selpe.run, "write_manifest", when=at_state("running"), instead=half_of_a_manifest),),
     ),
-    Moment("release", "table written, card not", (fuse(selpe.run, "build_card"),)),
+    Moment("release", "table written, card not", (fuse(selpe.release, "build_card"),)),
     Moment("release", "before it is put in its place", (fuse(Path, "rename"),)),
     Moment("release", "in its place, run not yet 'done'", (fuse(Path, "rename", after=True),)),
     Moment(

@@ -42,7 +42,8 @@ from selpe.events import Event, Finished, StageStarted
 from selpe.llm.base import Answer, Capabilities, ChatModel, Follow, Request
 from selpe.llm.fake import FakeModel
 from selpe.pack import pack_release
-from selpe.run import RELEASED, Run
+from selpe.release import RELEASED
+from selpe.run import Run
 from selpe.schema import Schema
 from selpe.table import write_table
 

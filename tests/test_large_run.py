@@ -17,14 +17,15 @@ from selpe import SelPE
 from selpe.baselines import recipe_of
 from selpe.config import RunConfig, check_config
 from selpe.encode.hashing import HashingEncoder
-from selpe.errors import RunError
+from selpe.errors import PrivacyError, RunError
 from selpe.evaluate.validity import strict
 from selpe.events import Event, Finished, StageStarted, Started
 from selpe.llm.base import Answer, Request
 from selpe.llm.fake import FakeModel
 from selpe.pack import pack_release
 from selpe.preflight import preflight
-from selpe.run import RELEASED, Outcome, Run
+from selpe.release import RELEASED
+from selpe.run import Outcome, Run
 from selpe.table import write_table
 from selpe.table.lines import RecordLines
 from small_world import SCHEMA, drawn
@@ -171,7 +172,7 @@ def test_a_large_release_packs_and_a_changed_row_in_it_does_not(whole: Whole, tm
     rows = table.read_bytes()
     table.write_bytes(rows.replace(b"phone", b"visit", 1))
     try:
-        with pytest.raises(RunError, match="as they were written"):
+        with pytest.raises(PrivacyError, match=r"synthetic.csv.*changed after the run"):
             pack_release(run.folder, run.manifest, SCHEMA, **pack | {"to": tmp_path / "other.zip"})
     finally:
         table.write_bytes(rows)

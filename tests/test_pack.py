@@ -17,8 +17,8 @@ from selpe.errors import PrivacyError, RunError, SelPEError
 from selpe.pack import SUMS, Packed, pack_release
 from selpe.privacy.card import build_card, render_markdown
 from selpe.privacy.ledger import Ledger
+from selpe.release import RELEASED
 from selpe.report.summary import write_summary
-from selpe.run import RELEASED
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
 

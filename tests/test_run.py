@@ -12,7 +12,8 @@ from selpe.encode.hashing import HashingEncoder
 from selpe.errors import BudgetError, RunError
 from selpe.llm.fake import FakeModel, Faults
 from selpe.privacy.ledger import Charge
-from selpe.run import RELEASED, Outcome, Run, list_runs
+from selpe.release import RELEASED
+from selpe.run import Outcome, Run, list_runs
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
 

@@ -21,7 +21,7 @@ _SECRETS = re.compile(r"(?i)\b([^=&]*(?:passw|pwd|secret|token|key|odbc_connect)
 _ALWAYS: dict[str, type] = {"name": str, "state": str, "settings": dict}
 _SOMETIMES: dict[str, tuple[type, ...]] = {
     "ledger": (str,), "schema": (str,), "created": (str,), "model": (str,), "encoder": (str,), "method": (str,),
-    "card": (str,),
+    "card": (str,), "seal": (dict,),
     "chosen": (dict,), "prices": (dict,), "counts": (dict,), "plan": (dict,), "spent": (dict,), "versions": (dict,),
     "selections": (list,), "records": (int,), "seconds": (int, float),
 }  # fmt: skip

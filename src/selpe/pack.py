@@ -1,8 +1,9 @@
 """Packing a release: only what is on the list, checked file by file, into a zip that proves itself.
 
-Nothing is copied by pattern. The files are named; anything else in the folder, a link, a folder, a file of
-another name, stops the packing. What is packed is what was checked: each file is read once, the tables, which may be
-larger than memory, into a folder that nobody else can look into.
+Nothing is copied by pattern. The files are named; anything else in the folder, a link, a folder, a file of another
+name, stops the packing. Every byte must be the one that the run has sealed (privacy/sealing.py), and behind that wall
+every file must be what its name says. What is packed is what was checked: each file is read once, the tables, which may
+be larger than memory, into a folder that nobody else can look into.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from typing import IO, Any
 
 from selpe.errors import PrivacyError, RunError
 from selpe.privacy.card_text import render_markdown
+from selpe.privacy.sealing import again, file_sum, proved_seal, require_bytes
+from selpe.release import TABLES
 from selpe.schema import Record, Schema
 from selpe.table import write_table
 from selpe.table.lines import RecordLines
 
 SUMS = "SHA256SUMS"
-TABLES = ("synthetic.csv", "synthetic.jsonl")
 _BLOCK = 1 << 20
 _TIME = (1980, 1, 1, 0, 0, 0)  # the same release makes the same zip, byte for byte
 
@@ -58,16 +60,18 @@ def pack_release(
             where=name,
             hint="if the table is public anyway: --not-private-control",
         )
+    seal = proved_seal(manifest)
     with _beside(to) as place:
         contents = _read(folder / "release", allowed, place)
+        sums = {file: file_sum(place / file) for file in sorted(allowed)}
+        require_bytes(seal, sums, folder)
         records = _check(contents, schema, place)
         card = _check_card(contents, name, private=private, written=manifest.get("card"))
-        _check_summary(contents, schema, records, card, folder)
-        sums = {file: _sum(place / file) for file in sorted(allowed)}
+        _check_summary(contents, schema, records, card)
         contents[SUMS] = "".join(f"{digest}  {file}\n" for file, digest in sums.items()).encode()
         (place / SUMS).write_bytes(contents[SUMS])
         _zip([*allowed, SUMS], place, f"{name}-release" if private else f"{name}-NOT-PRIVATE", to)
-        return Packed(to, _sum(to), sums, len(records), private)
+        return Packed(to, file_sum(to), sums, len(records), private)
 
 
 @contextmanager
@@ -87,7 +91,7 @@ def _read(release: Path, allowed: tuple[str, ...], place: Path) -> dict[str, byt
     Links are not followed, neither to the folder nor to a file.
     """
     if release.is_symlink() or not release.is_dir():
-        raise RunError("there is no release folder", where=str(release))
+        raise RunError("there is no release folder", where=str(release), hint=again(release.parent, moved=True))
     with os.scandir(release) as found:
         entries = {entry.name: entry.is_file(follow_symlinks=False) for entry in found}
     strange = sorted(set(entries) - set(allowed)) + sorted(n for n, plain in entries.items() if not plain)
@@ -98,8 +102,8 @@ def _read(release: Path, allowed: tuple[str, ...], place: Path) -> dict[str, byt
             hint="move it away; only the synthetic table, its schema, its summary and the privacy card may leave",
         )
     if missing := sorted(set(allowed) - set(entries)):
-        hint = f"`selpe report {release.parent}` writes the summary anew" if missing == ["summary.html"] else ""
-        raise RunError(f"the release is not complete: {', '.join(missing)} missing", where=str(release), hint=hint)
+        what = f"the release is not complete: {', '.join(missing)} missing"
+        raise RunError(what, where=str(release), hint=again(release.parent))
     for file in allowed:
         with _opened(release / file) as source, (place / file).open("xb") as copy:
             shutil.copyfileobj(source, copy, _BLOCK)
@@ -167,14 +171,13 @@ def _check_card(contents: Mapping[str, bytes], run: str, *, private: bool, writt
 
 
 def _check_summary(
-    contents: Mapping[str, bytes], schema: Schema, records: Sequence[Record], card: Mapping[str, Any], folder: Path
+    contents: Mapping[str, bytes], schema: Schema, records: Sequence[Record], card: Mapping[str, Any]
 ) -> None:
     """The page must be what the other files make of it, to the byte: then it cannot hold anything else."""
     from selpe.report.summary import SUMMARY, summary_page
 
     if summary_page(schema, records, card).encode() != contents[SUMMARY]:
-        hint = f"`selpe report {folder}` writes it anew"
-        raise RunError("is not what the other files of the release make of it", where=SUMMARY, hint=hint)
+        raise RunError("is not what the other files of the release make of it", where=SUMMARY)
 
 
 def _json(contents: Mapping[str, bytes], name: str) -> Any:
@@ -220,12 +223,3 @@ def _zip(names: Sequence[str], place: Path, top: str, to: Path) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise RunError(f"the zip cannot be written ({error.strerror})", where=str(to)) from None
-
-
-def _sum(path: Path) -> str:
-    """The SHA-256 of a file."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

@@ -2,9 +2,11 @@
 
     runs/<name>/
       manifest.json   settings, versions, plan, counts, tokens, times, state
-      release/        synthetic.csv, synthetic.jsonl, schema.json, privacy-card.json, privacy-card.md, summary.html
+      release/        synthetic.csv, synthetic.jsonl, schema.json, privacy-card.json, privacy-card.md, summary.html,
+                      seal.json
       internal/       NOT FOR RELEASE: what is computed against private rows without noise
-      work/           model answers by request hash, raw outputs, events, vectors of synthetic texts by text hash
+      work/           model answers by request hash, raw outputs, events, vectors of synthetic texts by text hash,
+                      copies of what is in the release and cannot be made again
 
 Resuming is running again: model answers come from `work/`, private choices from the ledger, and the algorithm, being a
 function of those and the settings, ends where it would have ended.
@@ -12,7 +14,6 @@ function of those and the settings, ends where it would have ended.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import platform
@@ -43,22 +44,19 @@ from selpe.evolve import Evolved
 from selpe.llm.base import ChatModel
 from selpe.llm.remembering import AnswerStore, RememberingModel
 from selpe.manifest import LOCK, read_manifest, without_password, write_manifest
-from selpe.owner_only import FILE_MODE, make_folder, share, tighten, write_text
+from selpe.owner_only import FILE_MODE, make_folder, tighten, write_text
 from selpe.preflight import cap_of, spends
-from selpe.privacy.card import build_card, render_markdown
 from selpe.privacy.charges import spent
 from selpe.privacy.ledger import Ledger, ledger_root
 from selpe.privacy.load import load_private
 from selpe.privacy.plan import Plan
 from selpe.privacy.private import PrivateTable
+from selpe.release import require_writable, write_release
 from selpe.schema import Record, Schema
 from selpe.system import plainly, refusal
-from selpe.table import write_table
-from selpe.table.lines import RecordLines
 
 log = logging.getLogger(__name__)
 
-RELEASED = ("privacy-card.json", "privacy-card.md", "schema.json", "summary.html", "synthetic.csv", "synthetic.jsonl")
 INTERNAL_NOTE = "What lies here was computed against private rows without noise. It must not leave the house.\n"
 _SPENT = ("epsilon_replace_one", "epsilon_add_remove")
 _VERSIONS = ("opendp", "numpy", "openvino", "openvino-genai", "llguidance", "scikit-learn", "pandas")
@@ -261,6 +259,7 @@ class Run:
             self._public_vectors(encoder, public_encoder) as public_vectors,
             EventLog(self.folder / "work" / "events.jsonl") as log,
         ):
+            require_writable(self)
             tally = Tally()
 
             def listen(event: Event) -> None:
@@ -288,12 +287,13 @@ class Run:
                 self._note("stopped", seconds=self._seconds(began))
                 raise
             self._write_raw(made)
-            records = self._write_release(schema, made)
+            records, seal = write_release(self, schema, made)
             self.ledger.settle(self.name, "done")
             self._note(
                 "done",
+                seal=seal.to_dict(),
                 finished=_now(),
-                card=hashlib.sha256((self.release / "privacy-card.json").read_bytes()).hexdigest(),
+                card=seal.files["privacy-card.json"],
                 seconds=self._seconds(began),
                 records=len(records),
                 spent=self._spent(),
@@ -336,7 +336,7 @@ class Run:
                 hint="put the old schema back to finish it, or start a new run",
             )
 
-    def _ordered(self, records: Iterable[Record]) -> tuple[Record, ...]:
+    def ordered(self, records: Iterable[Record]) -> tuple[Record, ...]:
         """The records in a seeded order: sorted by class they would tell nothing, but read badly."""
         ordered = list(records)
         random.Random(f"order:{self.config.seed}").shuffle(ordered)
@@ -365,42 +365,6 @@ class Run:
         for name, lines in files.items():
             text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
             write_text(self.folder / "work" / name, text)
-
-    def _write_release(self, schema: Schema, made: Synthesized) -> Sequence[Record]:
-        """Writes `release/` as a whole, and gives its records: a reader sees the old one or the new one, never half."""
-        from selpe.report.summary import write_summary
-
-        part = self.folder / "work" / "release.part"
-        if part.exists():
-            _clear(part)
-        make_folder(part)
-        lines = part / "synthetic.jsonl"
-        if made.whole is None:
-            records: Sequence[Record] = self._ordered(made.records)
-            write_table(records, schema, lines)
-        else:
-            records = made.whole.write(lines)
-        write_table(records, schema, part / "synthetic.csv")
-        (part / "schema.json").write_text(_json(schema.to_json_schema()), encoding="utf-8")
-        card = build_card(
-            schema=schema,
-            config=self.config,
-            run=self.name,
-            ledger=self.ledger,
-            selections=made.drawn,
-            model=str(self.manifest.get("model", "")),
-            encoder=str(self.manifest.get("encoder", "")),
-            records=len(records),
-            inferred=self.manifest.get("inferred", ()),
-        )
-        (part / "privacy-card.json").write_text(_json(card), encoding="utf-8")
-        (part / "privacy-card.md").write_text(render_markdown(card), encoding="utf-8")
-        write_summary(part, schema)
-        share(part)
-        if self.release.exists():
-            _clear(self.release)
-        part.rename(self.release)
-        return records if made.whole is None else RecordLines(self.release / lines.name)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -439,6 +403,8 @@ class Run:
         return round(time.monotonic() - began + float(self.manifest.get("seconds", 0.0)), 1)
 
     def _note(self, state: str, **more: Any) -> None:
+        if "seal" in self.manifest:
+            return  # done and sealed: going over it again, to write a lost release, changes nothing
         self.manifest |= {"state": state, "versions": _versions(), **more}
         self._save()
 
@@ -461,16 +427,6 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def _clear(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()
-
-
-def _json(content: Any) -> str:
-    return json.dumps(content, ensure_ascii=False, indent=2, default=str) + "\n"
 
 
 def _now() -> str:

@@ -79,7 +79,8 @@ class SelPE:
     def fit(self, data: Any, *, name: str | None = None, emit: Emit = silence, insist: bool = False) -> SelPE:
         """Itself, after a run on this table: a path, what `read_table` gives, records, or a frame. Spends ε.
 
-        With the `name` of an interrupted run of the same settings, it goes on with that one. `emit` hears the run's
+        With the `name` of an interrupted run of the same settings, it goes on with that one; a finished run's release
+        is written again where it was lost, and refused where it was changed. `emit` hears the run's
         events. `insist` is your word that rows known under another data set's name are to be counted anew.
         """
         from selpe.preflight import size_notes
@@ -121,7 +122,7 @@ class SelPE:
         """
         from selpe.table import to_frame
 
-        records = self._fitted().records
+        records = self._released().records
         if n is not None and n < 1:
             raise ConfigError(f"n must be at least 1. Got {n} instead")
         if n is not None and n < len(records):
@@ -171,12 +172,12 @@ class SelPE:
     @property
     def records(self) -> list[Record]:
         """The released records, all of them in memory; those of a large release lie in its files (docs/scale.md)."""
-        return [dict(record) for record in self._fitted().records]
+        return [dict(record) for record in self._released().records]
 
     @property
     def card(self) -> dict[str, Any]:
         """The privacy card: what is promised, under which assumptions, and what it cost."""
-        path = self.run_folder / "release" / "privacy-card.json"
+        path = self._released().folder / "release" / "privacy-card.json"
         card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return card
 
@@ -207,6 +208,14 @@ class SelPE:
                 stacklevel=3,
             )
         return table
+
+    def _released(self) -> Outcome:
+        """What came of `fit`, where its release is still as the run has sealed it."""
+        from selpe.privacy.sealing import require_whole
+
+        fitted = self._fitted()
+        require_whole(fitted.folder, fitted.manifest)
+        return fitted
 
     def _config(self, data: str) -> RunConfig:
         return check_config({**self._settings, "data": data}, where="SelPE")

@@ -25,7 +25,8 @@ from selpe.events import Answered, Event, Selected
 from selpe.llm.fake import FakeModel, Faults
 from selpe.pack import pack_release
 from selpe.privacy.charges import Charge
-from selpe.run import RELEASED, Outcome, Run
+from selpe.release import RELEASED
+from selpe.run import Outcome, Run
 from selpe.synthesizer import SelPE
 from selpe.table import write_table
 from small_world import SCHEMA, UNLABELLED, drawn

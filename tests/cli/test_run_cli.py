@@ -19,7 +19,7 @@ import pytest
 from in_process import selpe
 from selpe.events import Finished, Started
 from selpe.privacy.ledger import Ledger
-from selpe.run import RELEASED
+from selpe.release import RELEASED
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
 

@@ -18,7 +18,8 @@ import selpe.report.summary  # noqa: F401  (loaded once, not in every child)
 from selpe.config import RunConfig, check_config
 from selpe.encode.hashing import HashingEncoder
 from selpe.llm.fake import FakeModel
-from selpe.run import RELEASED, Run
+from selpe.release import RELEASED
+from selpe.run import Run
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
 

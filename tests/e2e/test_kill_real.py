@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from selpe.config import check_config
-from selpe.run import RELEASED, Run
+from selpe.release import RELEASED
+from selpe.run import Run
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
 

@@ -24,7 +24,8 @@ from selpe.execute.spread import SpreadEncoder, SpreadModel
 from selpe.execute.worker import Order
 from selpe.llm.base import Request
 from selpe.llm.fake import FakeModel
-from selpe.run import RELEASED, Run
+from selpe.release import RELEASED
+from selpe.run import Run
 from selpe.table import write_table
 from small_world import SCHEMA, drawn
 

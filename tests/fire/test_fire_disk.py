@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import selpe.release
 import selpe.report.summary
 import selpe.run
 from fire_world import (
@@ -52,8 +53,8 @@ MOMENTS: dict[str, tuple[Any, str, int, int]] = {
     "before an answer is kept": (AnswerStore, "put", 5, 1),
     "before vectors are kept": (VectorStore, "put", 1, 1),
     "before an event is logged": (EventLog, "_write", 3, 1),
-    "before the release is written": (selpe.run, "write_table", 1, 2),
-    "before the card is written": (selpe.run, "build_card", 1, 1),
+    "before the release is written": (selpe.release, "write_table", 1, 2),
+    "before the card is written": (selpe.release, "build_card", 1, 1),
     "before 'running' is noted": (selpe.run, "write_manifest", 3, 1),
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import selpe.release
 import selpe.report.summary
 import selpe.run
 from fire_world import (
@@ -80,7 +81,7 @@ def test_a_signal_stops_a_run_cleanly_and_nothing_is_paid_for_twice(project: Pat
 
 
 def test_a_signal_while_the_release_is_written_is_too_late_to_stop_it(project: Path) -> None:
-    require_tidy(befallen(RUN, at(selpe.run, "build_card", sent(signal.SIGTERM))), 0)
+    require_tidy(befallen(RUN, at(selpe.release, "build_card", sent(signal.SIGTERM))), 0)
     assert state(project) == "done"
     assert spent(project) == pytest.approx(4.0)
 

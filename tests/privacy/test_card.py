@@ -56,9 +56,15 @@ CARD = whole(
     charges={
         "type": "array",
         "items": whole(
-            selection=TEXT, mechanism=TEXT, epsilon_replace_one=EPSILON, epsilon_add_remove=EPSILON, delta=NUMBER
+            number={"type": "integer", "minimum": 1},
+            selection=TEXT,
+            mechanism=TEXT,
+            epsilon_replace_one=EPSILON,
+            epsilon_add_remove=EPSILON,
+            delta=NUMBER,
         ),
     },
+    ledger=whole(statement=TEXT, charges={"type": "array"}, digest={"type": "string", "pattern": "^[0-9a-f]{64}$"}),
     cumulative=whole(
         statement=TEXT,
         epsilon=BOTH,

@@ -20,7 +20,8 @@ from selpe.events import Event, Selected, Trained
 from selpe.llm.fake import FakeModel
 from selpe.privacy.accounting import gaussian_epsilon
 from selpe.privacy.private import PrivateTable
-from selpe.run import RELEASED, Outcome, Run
+from selpe.release import RELEASED
+from selpe.run import Outcome, Run
 from selpe.table import write_table
 from small_world import SCHEMA, UNLABELLED, drawn
 

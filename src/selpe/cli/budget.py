@@ -104,7 +104,12 @@ def history(
         "torn_bytes": len(reading.torn),
     }
     if json_mode():
-        listed = [{"seq": e.seq, "time": e.time, "kind": e.kind, **e.data} for e in reading.entries]
+        numbers = _numbers(reading.entries)
+        listed = [
+            {"seq": e.seq, "time": e.time, "kind": e.kind, **e.data}
+            | ({"number": numbers[e.seq]} if e.seq in numbers else {})
+            for e in reading.entries
+        ]
         emit({"dataset": ledger.dataset, "file": str(ledger.path), "verified": verdict, "entries": listed})
         return
     _list(reading.entries)
@@ -265,9 +270,19 @@ def _list(entries: tuple[Entry, ...]) -> None:
     table = Table(box=None, padding=(0, 2))
     for name in ("#", "time (UTC)", "entry", "what"):
         table.add_column(name)
+    numbers = _numbers(entries)
     for entry in entries:
-        table.add_row(str(entry.seq), entry.time[:19].replace("T", " "), entry.kind, escape(_told(entry)))
+        kind = f"{entry.kind} {numbers[entry.seq]}" if entry.seq in numbers else entry.kind
+        table.add_row(str(entry.seq), entry.time[:19].replace("T", " "), kind, escape(_told(entry)))
     _print(table)
+
+
+def _numbers(entries: tuple[Entry, ...]) -> dict[int, int]:
+    """The numbers by which privacy cards and seals know charges and releases: each kind counted by itself."""
+    found = {}
+    for kind in ("charge", "release"):
+        found |= {entry.seq: number for number, entry in enumerate((e for e in entries if e.kind == kind), 1)}
+    return found
 
 
 def _print(table: Table) -> None:
@@ -295,6 +310,8 @@ def _what(entry: Entry) -> str:
             return f"{data['run']} / {data['selection']}: {price} ({data['mechanism']})"
         case "result":
             return f"{data['run']} / {data['selection']}: stored, paid by #{data['charge']}"
+        case "release":
+            return f"{data['run']}: {len(data['files'])} files, sealed"
         case "budget":
             raised = f" RAISED: {data['reason']}" if data["raised"] else ""
             return f"ε {data['epsilon']:g}, δ {data['delta']:g}, {data['adjacency']}, {data['composition']}{raised}"

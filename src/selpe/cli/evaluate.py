@@ -88,8 +88,9 @@ def evaluate(
 
 
 def report(what: What, *, open_page: Open = False) -> None:
-    """Write the pages of a run again: the internal report from its evaluation, the summary from its release."""
-    from selpe.report.summary import write_summary
+    """Write the internal report of a run again from its evaluation, and say where the summary of its release is."""
+    from selpe.privacy.sealing import require_whole
+    from selpe.report.summary import SUMMARY
     from selpe.run import Run
 
     folder = _located(what)
@@ -97,8 +98,9 @@ def report(what: What, *, open_page: Open = False) -> None:
         raise ConfigError("this is not a run", where=what, hint="`selpe runs` lists them")
     run = Run.open(folder)
     places: dict[str, Path] = {}
-    if run.release.is_dir():
-        places["summary"] = write_summary(run.release, run.schema)
+    if run.manifest.get("state") == "done":
+        require_whole(folder, run.manifest)
+        places["summary"] = run.release / SUMMARY
     evaluation = folder / "internal" / "evaluation.json"
     if evaluation.is_file():
         places["report"] = _rendered(folder, run.schema)

@@ -130,12 +130,14 @@ def resume(
     watch: Watch = False,
     port: Port = 0,
 ) -> None:
-    """Go on with a run that was interrupted. What is finished is neither done nor paid for again."""
+    """Go on with a run that was interrupted, or write a lost release again. Nothing is done or paid for twice."""
     from selpe.cli.conduct import conduct
+    from selpe.release import is_lost, require_writable
 
     found = _find(name, out_folder) if name else _last_open(out_folder)
     found.move(_with_place({}, execute, address, workers))
-    if found.manifest.get("state") == "done":
+    if found.manifest.get("state") == "done" and not is_lost(found):
+        require_writable(found)
         emit({"done": {"run": found.name, "folder": str(found.folder), "release": str(found.release)}})
         if not json_mode():
             from selpe.cli.outcome import show_places
@@ -207,7 +209,7 @@ def release(
     """Pack what may leave the house into a zip, after proving that nothing else is in it."""
     from selpe.cli.conduct import shown
     from selpe.pack import pack_release
-    from selpe.run import RELEASED
+    from selpe.release import RELEASED
 
     found = _find(name, out_folder)
     private = found.manifest.get("private") is True

@@ -132,6 +132,10 @@ def _of_run(run: Run) -> tuple[Schema, list[Record], dict[str, Any]]:
 
 
 def _released(run: Run, schema: Schema) -> list[Record]:
+    """The records of a release that is as the run has sealed it."""
+    from selpe.privacy.sealing import require_whole
+
+    require_whole(run.folder, run.manifest)
     path = run.release / "synthetic.jsonl"
     try:
         # Not by splitlines(): a text may hold separators of lines and paragraphs that JSON leaves as they are.

@@ -18,6 +18,7 @@ from selpe.config import RunConfig
 from selpe.privacy.card_methods import method_text, settings_of
 from selpe.privacy.card_text import render_markdown
 from selpe.privacy.charges import Budget, Charge, Spent, spent
+from selpe.privacy.sealing import digest_of, told_charges
 from selpe.schema import Schema
 
 __all__ = ["FORMAT", "NOT_PRIVATE", "build_card", "render_markdown"]
@@ -75,7 +76,7 @@ def build_card(
     everything = ledger.charges()
     mine = [charge for charge in everything if charge.run == run]
     reasons = _reasons(mine, selections, config)
-    total = spent(mine)
+    total, told = spent(mine), told_charges(everything, run)
     return {
         "format": FORMAT,
         "dataset": config.dataset,
@@ -85,7 +86,8 @@ def build_card(
         "guarantee": _guarantee(mine, total, config, private=not reasons),
         "unit": _unit(config),
         "mechanism": _mechanism(mine, selections, config),
-        "charges": [_charge(charge) for charge in mine],
+        "charges": told,
+        "ledger": _ledger(told),
         "cumulative": _cumulative(spent(everything), ledger.budget, len(mine))
         | _elsewhere(spent(everything), ledger.elsewhere()),
         "public": _public(schema, config, units),
@@ -181,13 +183,12 @@ def _mechanism(mine: Sequence[Charge], selections: Sequence[Drawn], config: RunC
     }
 
 
-def _charge(charge: Charge) -> dict[str, Any]:
+def _ledger(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
-        "selection": charge.selection,
-        "mechanism": charge.mechanism,
-        "epsilon_replace_one": _number(charge.epsilon_replace_one),
-        "epsilon_add_remove": _number(charge.epsilon_add_remove),
-        "delta": charge.delta,
+        "statement": "The charges are numbered as in the ledger of the data set, where its owner finds them with "
+        "`selpe budget history`; the digest is the SHA-256 of their list as it stands in privacy-card.json.",
+        "charges": [charge["number"] for charge in told],
+        "digest": digest_of(told),
     }
 
 

@@ -60,9 +60,10 @@ def _unit(unit: Mapping[str, Any]) -> str:
 
 
 def _charges(card: Mapping[str, Any]) -> str:
-    head = ("selection", "mechanism", "ε (replaced)", "ε (added or removed)", "δ")
+    head = ("#", "selection", "mechanism", "ε (replaced)", "ε (added or removed)", "δ")
     rows = [
         (
+            charge["number"],
             charge["selection"],
             charge["mechanism"],
             _epsilon(charge["epsilon_replace_one"]),
@@ -71,9 +72,9 @@ def _charges(card: Mapping[str, Any]) -> str:
         )
         for charge in card["charges"]
     ]
-    return "## What this run was charged\n\n" + (
-        _table(head, rows) if rows else "Nothing: no private row took part in a choice."
-    )
+    ledger = card["ledger"]
+    charged = _table(head, rows) if rows else "Nothing: no private row took part in a choice."
+    return f"## What this run was charged\n\n{charged}\n\n{ledger['statement']} Digest: `{_code(ledger['digest'])}`."
 
 
 def _cumulative(total: Mapping[str, Any]) -> str:

@@ -109,6 +109,10 @@ class Ledger:
         found = _results(self.entries()).get((run, selection))
         return None if found is None else dict(found.data["result"])
 
+    def released(self, run: str) -> Entry | None:
+        """The line that says what a run has released, or None."""
+        return _releases(self.entries()).get(run)
+
     # -- writing --------------------------------------------------------------------------------------------
 
     def charge(self, charge: Charge) -> Receipt:
@@ -119,6 +123,12 @@ class Ledger:
                     f"selection {charge.selection} of run {charge.run} has a stored result and cannot be drawn again",
                     where=self.dataset,
                     hint="use the stored result",
+                )
+            if charge.run in _releases(writer.entries):
+                raise LedgerError(
+                    f"run {charge.run} has been released, so nothing more can be drawn for it",
+                    where=self.dataset,
+                    hint="is the private table the one that the run was made from? Else start a new run",
                 )
             budget = _budget(writer.entries)
             if budget is not None:
@@ -236,6 +246,20 @@ class Ledger:
         """Records a remark."""
         with self._writing() as writer:
             writer.append("note", {"text": text})
+
+    def record_release(self, run: str, files: Mapping[str, str]) -> Entry:
+        """The line with the hashes of what a run releases, on the disk. A run has one release: it is never replaced."""
+        with self._writing() as writer:
+            known = _releases(writer.entries).get(run)
+            if known is None:
+                return writer.append("release", {"run": run, "files": dict(files)})
+            if known.data["files"] != dict(files):
+                raise LedgerError(
+                    f"run {run} has been released with other files",
+                    where=self.dataset,
+                    hint="a run has one release; start a new run under another name",
+                )
+            return known
 
     def reseal(self, reason: str) -> None:
         """Accepts the ledger as it stands under the present key, for an owner whose old key is lost."""
@@ -369,6 +393,15 @@ def _results(entries: Iterable[Entry]) -> dict[tuple[str, str], Entry]:
         return str(data["run"]), str(data["selection"])
 
     return {_read_as(e, name): e for e in entries if e.kind == "result"}
+
+
+def _releases(entries: Iterable[Entry]) -> dict[str, Entry]:
+    def run(data: Mapping[str, Any]) -> str:
+        if not all(isinstance(text, str) for text in (*data["files"], *data["files"].values())):
+            raise TypeError
+        return str(data["run"])
+
+    return {_read_as(e, run): e for e in entries if e.kind == "release"}
 
 
 def _budget(entries: Iterable[Entry]) -> Budget | None:

@@ -21,14 +21,16 @@ from typing import Any
 
 from selpe.config import RunConfig
 from selpe.errors import BudgetError, SelPEError
+from selpe.manifest import read_manifest
 from selpe.owner_only import copy
 from selpe.preflight import cap_of, spends
 from selpe.privacy.charges import Charge, spent_by
 from selpe.privacy.ledger import Ledger
+from selpe.privacy.sealing import file_sum, require_whole
 from selpe.serve.admission import Account, account_of
 from selpe.serve.limits import Operator
 from selpe.serve.reading import Reader
-from selpe.serve.refusals import conflict, missing
+from selpe.serve.refusals import conflict, from_child, missing
 from selpe.serve.settings import ReadingSettings, RunSettings, aliases, run_config
 from selpe.serve.shelf import ACTIVE, GIVEN_UP, OPEN, Shelf, ShelvedRun
 from selpe.serve.store import Store, StoredTable, TableFormat
@@ -56,7 +58,7 @@ class Desk:
         self.closing = False  # streams end when this is set
         self._reader, self._supervisor = reader, supervisor
         self._admitting = asyncio.Lock()
-        self._packed: dict[str, tuple[object, str]] = {}
+        self._packed: dict[str, str] = {}  # the SHA-256 of each zip that this server has made
         supervisor.ended = self._settle
         for run in self.shelf.all():  # a server that died may have had no time for it
             self._settle(run.name)
@@ -205,20 +207,27 @@ class Desk:
         return self.shelf.find(run)
 
     async def release(self, run: str) -> tuple[Path, str]:
-        """The packed release of a run and its SHA-256, proved anew where anything has changed."""
+        """The packed release of a run and its SHA-256; every byte of it is compared with the seal at every request."""
         found = self.shelf.find(run)
         if found.state != "done":
             raise conflict("run", "this run is not done, so it has no release", where=run)
+        if not (found.folder / "release").is_dir():
+            raise missing("release", run)
         target = found.folder / "work" / "release.zip"
-        now = _signature(found.folder / "release")
-        seen, digest = self._packed.get(run, (None, ""))
-        if seen != now or not target.is_file():
+        if not await asyncio.to_thread(self._still_packed, found.folder, target, self._packed.get(run)):
             said = await self._reader.ask("pack", keep=False, run=str(found.folder), to=str(target))
-            digest = str(said["sha256"])
-            self._packed[run] = (now, digest)
-        return target, digest
+            self._packed[run] = str(said["sha256"])
+        return target, self._packed[run]
 
     # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _still_packed(self, folder: Path, target: Path, digest: str | None) -> bool:
+        """Whether the zip is the one that was made. Raises where the release is not as the run has sealed it."""
+        try:
+            require_whole(folder, read_manifest(folder) or {})
+        except SelPEError as error:
+            raise from_child(error.as_dict(), str(self.store.root)) from None
+        return digest is not None and target.is_file() and file_sum(target) == digest
 
     def _require_free(self, name: str) -> None:
         """Raises where a table may not be uploaded under this name now."""
@@ -286,13 +295,6 @@ class Desk:
                     raise conflict("run", "this key was used for other settings", where=run.name)
                 return run
         return None
-
-
-def _signature(release: Path) -> object:
-    try:
-        return tuple(sorted((path.name, path.lstat().st_mtime_ns, path.lstat().st_size) for path in release.iterdir()))
-    except OSError:
-        raise missing("release", release.parent.name) from None
 
 
 def _now() -> str:

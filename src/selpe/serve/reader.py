@@ -73,7 +73,8 @@ def plan(settings: Mapping[str, Any]) -> dict[str, Any]:
 def pack(run: str, to: str) -> dict[str, Any]:
     """The packed release of a run, proved as `selpe release` proves it."""
     from selpe.pack import pack_release
-    from selpe.run import RELEASED, Run
+    from selpe.release import RELEASED
+    from selpe.run import Run
 
     found = Run.open(Path(run))
     packed = pack_release(found.folder, found.manifest, found.schema, allowed=RELEASED, to=Path(to))
