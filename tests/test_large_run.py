@@ -17,7 +17,7 @@ from selpe import SelPE
 from selpe.baselines import recipe_of
 from selpe.config import RunConfig, check_config
 from selpe.encode.hashing import HashingEncoder
-from selpe.errors import PrivacyError, RunError
+from selpe.errors import PrivacyError
 from selpe.evaluate.validity import strict
 from selpe.events import Event, Finished, StageStarted, Started
 from selpe.llm.base import Answer, Request

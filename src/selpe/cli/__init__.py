@@ -70,9 +70,10 @@ def _topics() -> list[Callable[[typer.Typer], None]]:
         run,
         schema,
         serve,
+        verify,
     )
 
-    topics = (demo, init, check, schema, plan, run, evaluate, budget, models, serve, doctor, data, experiment)
+    topics = (demo, init, check, schema, plan, run, verify, evaluate, budget, models, serve, doctor, data, experiment)
     return [topic.register for topic in topics]
 
 

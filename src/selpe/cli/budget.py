@@ -279,7 +279,7 @@ def _list(entries: tuple[Entry, ...]) -> None:
 
 def _numbers(entries: tuple[Entry, ...]) -> dict[int, int]:
     """The numbers by which privacy cards and seals know charges and releases: each kind counted by itself."""
-    found = {}
+    found: dict[int, int] = {}
     for kind in ("charge", "release"):
         found |= {entry.seq: number for number, entry in enumerate((e for e in entries if e.kind == kind), 1)}
     return found

@@ -48,10 +48,9 @@ class Seal:
     mac: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The seal as plain data."""
-        ledger = {"release": self.release, "charges": list(self.charges), "digest": self.digest}
-        said = {"format": FORMAT, "dataset": self.dataset, "run": self.run, "files": dict(self.files)}
-        return {**said, "ledger": ledger, "key": self.key, "mac": self.mac}
+        """The seal as plain data. With `sum` anybody notices damage; `mac`, which takes the key, proves something."""
+        said = {**self._content(), "mac": self.mac}
+        return {**said, "sum": hashlib.sha256(canonical(said).encode()).hexdigest()}
 
     def to_bytes(self) -> bytes:
         """The seal as its file holds it."""
@@ -71,7 +70,7 @@ class Seal:
             if not whole or seal.to_dict() != content:
                 raise ValueError
         except (LookupError, TypeError, ValueError, AttributeError):
-            raise PrivacyError("is not the seal of a release", where=where) from None
+            raise PrivacyError("this is not the seal of a release, or it was changed", where=where) from None
         return seal
 
     def signed(self, key: Key) -> Seal:
@@ -90,9 +89,14 @@ class Seal:
         if not hmac.compare_digest(self.mac, self._mac(key)):
             raise PrivacyError("the seal was changed after the run", where=self.run, hint=_FROM_BACKUP)
 
+    def _content(self) -> dict[str, Any]:
+        ledger = {"release": self.release, "charges": list(self.charges), "digest": self.digest}
+        said = {"format": FORMAT, "dataset": self.dataset, "run": self.run, "files": dict(self.files)}
+        return {**said, "ledger": ledger, "key": self.key}
+
     def _mac(self, key: Key) -> str:
-        content = {name: value for name, value in self.to_dict().items() if name != "mac"}
-        return hmac.new(key.derive("release seal"), canonical(content).encode(), hashlib.sha256).hexdigest()
+        content = canonical(self._content()).encode()
+        return hmac.new(key.derive("release seal"), content, hashlib.sha256).hexdigest()
 
 
 _FROM_BACKUP = "put the run's manifest and its ledger back from a backup, or make the table with a new run"
