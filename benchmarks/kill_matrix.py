@@ -187,6 +187,8 @@ MOMENTS = (
         (fuse(selpe.run, "write_manifest", when=at_state("running"), instead=half_of_a_manifest),),
     ),
     Moment("release", "table written, card not", (fuse(selpe.release, "build_card"),)),
+    Moment("release", "all files written, the ledger does not know", (fuse(selpe.release, "seal_release"),)),
+    Moment("release", "in the ledger, its seal not written", (fuse(selpe.release, "seal_release", after=True),)),
     Moment("release", "before it is put in its place", (fuse(Path, "rename"),)),
     Moment("release", "in its place, run not yet 'done'", (fuse(Path, "rename", after=True),)),
     Moment(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -216,6 +217,22 @@ def test_an_interrupted_fit_goes_on_under_its_name(tmp_path: Path) -> None:
     assert len(again.fit(table, name="mine").records) == 16
     assert again.card["guarantee"]["epsilon"]["replace_one"] == pytest.approx(2.0)
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_release_changed_after_the_fit_is_refused_and_a_lost_one_written_again(tmp_path: Path) -> None:
+    made = small(tmp_path).fit(TABLE, name="mine")
+    release = made.run_folder / "release"
+    whole = {path.name: path.read_bytes() for path in release.iterdir()}
+    (release / "synthetic.jsonl").write_bytes(whole["synthetic.jsonl"] + b"\n")
+    for look in (lambda: made.records, lambda: made.card, made.sample, made.report):
+        with pytest.raises(PrivacyError, match="changed after the run"):
+            look()
+    with pytest.raises(PrivacyError, match="changed after the run"):
+        small(tmp_path).fit(TABLE, name="mine")
+    shutil.rmtree(release)
+    again = small(tmp_path).fit(TABLE, name="mine")
+    assert {path.name: path.read_bytes() for path in release.iterdir()} == whole
+    assert len(again.records) == 16
 
 
 def test_the_plan_spends_nothing_and_needs_no_table(tmp_path: Path) -> None:

@@ -403,8 +403,8 @@ class Run:
         return round(time.monotonic() - began + float(self.manifest.get("seconds", 0.0)), 1)
 
     def _note(self, state: str, **more: Any) -> None:
-        if "seal" in self.manifest:
-            return  # done and sealed: going over it again, to write a lost release, changes nothing
+        if "seal" in self.manifest and (state != "done" or self.manifest["state"] == "done"):
+            return  # it was done and sealed: going over it again, to write a lost release, changes nothing
         self.manifest |= {"state": state, "versions": _versions(), **more}
         self._save()
 
