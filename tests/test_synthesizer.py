@@ -220,7 +220,8 @@ def test_an_interrupted_fit_goes_on_under_its_name(tmp_path: Path) -> None:
 
 
 def test_a_release_changed_after_the_fit_is_refused_and_a_lost_one_written_again(tmp_path: Path) -> None:
-    made = small(tmp_path).fit(TABLE, name="mine")
+    table = pd.DataFrame(drawn(40, offset=6400))
+    made = small(tmp_path).fit(table, name="mine")
     release = made.run_folder / "release"
     whole = {path.name: path.read_bytes() for path in release.iterdir()}
     (release / "synthetic.jsonl").write_bytes(whole["synthetic.jsonl"] + b"\n")
@@ -228,9 +229,9 @@ def test_a_release_changed_after_the_fit_is_refused_and_a_lost_one_written_again
         with pytest.raises(PrivacyError, match="changed after the run"):
             look()
     with pytest.raises(PrivacyError, match="changed after the run"):
-        small(tmp_path).fit(TABLE, name="mine")
+        small(tmp_path).fit(table, name="mine")
     shutil.rmtree(release)
-    again = small(tmp_path).fit(TABLE, name="mine")
+    again = small(tmp_path).fit(table, name="mine")
     assert {path.name: path.read_bytes() for path in release.iterdir()} == whole
     assert len(again.records) == 16
 

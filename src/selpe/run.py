@@ -219,6 +219,7 @@ class Run:
         It comes before models are opened, so that a run that does not fit beside others is refused at once.
         """
         if self._begun is None:
+            require_writable(self)
             schema, ledger = Schema.load(self.config.data_schema), self.ledger
             loaded = load_private(self.config, schema, ledger, run=self.name, source=source, insist=insist)
             private, inferred = loaded.table, loaded.inferred

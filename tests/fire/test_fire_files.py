@@ -248,8 +248,10 @@ def test_no_card_with_something_else_in_it_is_packed(whole: Path, data: st.DataO
     content = json.loads(path.read_text(encoding="utf-8"))
     other = data.draw(twisted(content).filter(lambda other: other != content))
     raw = (json.dumps(other, ensure_ascii=True, indent=2) + "\n").encode()
-    with_damage(path, raw, lambda: require_tidy(selpe("release", "runs/mine", "--to", whole / "packed.zip"), 1, 2))
-    assert not (whole / "packed.zip").exists()
+    target = whole / "packed.zip"
+    target.unlink(missing_ok=True)
+    with_damage(path, raw, lambda: require_tidy(selpe("release", "runs/mine", "--to", target), 1, 2))
+    assert not target.exists()
 
 
 @fuzz
