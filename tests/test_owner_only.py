@@ -98,7 +98,7 @@ def test_every_file_of_every_command_is_the_owners(house: Path, umask: int) -> N
         selpe("compare", "runs/one", "elsewhere/two", "--to", "comparison.html"),
         selpe("report", "runs/one"),
         selpe("data", "water", house.parent / "raw" / "water.csv", "--out", "water"),
-        selpe("demo", "--llm", "fake", "--records", "8", "--out", "demo"),
+        selpe("demo", "--llm", "fake", "--records", "32", "--out", "demo"),
     ]
     assert [done.code for done in said] == [0] * len(said), [done.err for done in said]
     assert not_the_owners_alone(house, *given) == {}
