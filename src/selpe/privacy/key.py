@@ -75,6 +75,8 @@ def make_key(path: Path | None = None) -> Key:
     from filelock import FileLock, Timeout
 
     path = path or key_path()
+    if found := find_key(path):  # asks for no right to write beside it
+        return found
     try:
         make_folder(path.parent)
         with FileLock(path.with_suffix(".lock"), timeout=30, mode=FILE_MODE):
