@@ -68,7 +68,7 @@ def half_way(meter: Meter, topic: str = "line is dead") -> None:
 
 
 def test_progress_budget_retries_and_samples_appear_as_they_happen(page: Browser, meter: Meter) -> None:
-    assert "Nothing is spent yet" in text(page, "choices")
+    assert "No private choice has been made yet" in text(page, "choices")
     half_way(meter)
     page.wait_for("document.querySelectorAll('.sample').length === 1")
     assert text(page, "title") == "Round 1 of 2"
