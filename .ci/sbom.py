@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from selpe import __version__
-from selpe.llm.registry import REGISTRY, HubSource, ModelEntry, ModelFile
+from selpe.models.store.registry import REGISTRY, HubSource, ModelEntry, ModelFile
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / "requirements" / "selpe.lock"

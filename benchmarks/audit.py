@@ -29,10 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from selpe.privacy import private, select
-from selpe.privacy.charges import Charge, Receipt
-from selpe.privacy.private import PrivateTable, Selection
-from selpe.privacy.select import Adjacency, Law, NoisyMax, OpenDPSelector
+from selpe.privacy import mechanisms, table
+from selpe.privacy.ledger.charges import Charge, Receipt
+from selpe.privacy.mechanisms import Adjacency, Law, NoisyMax, OpenDPSelector
+from selpe.privacy.table import PrivateTable, Selection
 from selpe.privacy.votes import Approval, Predictive
 from selpe.schema import Record, Schema
 
@@ -185,15 +185,15 @@ def outcome(selection: Selection) -> Outcome:
 @contextmanager
 def half_the_noise(_case: Case, _rows: Sequence[Any]) -> Iterator[None]:
     """Calibrated as if a record could move a score by one half."""
-    real = select._fit
+    real = mechanisms._fit
 
     @functools.cache
-    def fit(epsilon: float, adjacency: Adjacency, law: Law, influence: select.Influence, printed: bool) -> Any:
+    def fit(epsilon: float, adjacency: Adjacency, law: Law, influence: mechanisms.Influence, printed: bool) -> Any:
         sound = real(epsilon, adjacency, law, influence, printed)
-        weak = select._measurement(law, sound.scale / 2, influence.monotone)
+        weak = mechanisms._measurement(law, sound.scale / 2, influence.monotone)
         return dataclasses.replace(sound, scale=sound.scale / 2, measurement=weak)
 
-    with mock.patch.object(select, "_fit", fit):
+    with mock.patch.object(mechanisms, "_fit", fit):
         yield
 
 
@@ -225,7 +225,7 @@ def batches_by_content(_case: Case, rows: Sequence[Any]) -> Iterator[None]:
     def assign(units: int, batches: int, _below: object) -> NDArray[np.intp]:
         return np.asarray(order * batches // units, dtype=np.intp)
 
-    with mock.patch.object(private, "assign", assign):
+    with mock.patch.object(table, "assign", assign):
         yield
 
 

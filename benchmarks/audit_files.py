@@ -28,11 +28,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.audit import CONFIDENCE, EPSILON, Line, Outcome, Points, Pool, Purse, lower_bound, outcome
 
-from selpe.privacy.private import PrivateTable
-from selpe.privacy.select import NoisyMax
+from selpe.intake import Table, cells, objects, parse_records, read_table, records, text
+from selpe.privacy.mechanisms import NoisyMax
+from selpe.privacy.table import PrivateTable
 from selpe.privacy.votes import Approval
 from selpe.schema import Record, Schema
-from selpe.table import Table, cells, objects, parse_records, read_table, records, text
 
 SCHEMA = Schema.from_dict(
     {"name": "files", "fields": {"code": {"kind": "text", "max_length": 40, "optional": True}}},

@@ -27,14 +27,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from selpe.baselines.embedding import TextKernel
-from selpe.encode.hashing import HashingEncoder
-from selpe.privacy import noise, private, select
-from selpe.privacy.charges import Charge, Receipt
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.privacy import mechanisms, noise, table
+from selpe.privacy.gaussian_plan import GaussianPlan, Look, gaussian_plan
 from selpe.privacy.histograms import HistogramQuery, NearestVotes, NearFarVotes
-from selpe.privacy.looks import GaussianPlan, Look, gaussian_plan
+from selpe.privacy.ledger.charges import Charge, Receipt
+from selpe.privacy.mechanisms import Adjacency
 from selpe.privacy.noise import GaussianNoise, Sensitivity
-from selpe.privacy.private import PrivateTable
-from selpe.privacy.select import Adjacency
+from selpe.privacy.table import PrivateTable
 from selpe.schema import Record, Schema
 
 EPSILON, DELTA = 1.0, 0.01  # a large δ shows more of a Gaussian's ε in so many draws; noise has one σ for all δ
@@ -150,7 +150,7 @@ def plan_of(case: Case, sensitivity: Sensitivity) -> GaussianPlan:
 @contextmanager
 def half_the_noise() -> Iterator[None]:
     """Drawn with half of the σ that was charged."""
-    with mock.patch.object(noise, "gaussian", lambda values, scale: select.gaussian(values, scale / 2)):
+    with mock.patch.object(noise, "gaussian", lambda values, scale: mechanisms.gaussian(values, scale / 2)):
         yield
 
 
@@ -168,7 +168,7 @@ def every_row_of_a_person() -> Iterator[None]:
     def all_rows(units: Sequence[Sequence[int]], _below: object) -> NDArray[np.intp]:
         return np.array([row for rows in units for row in rows], dtype=np.intp)
 
-    with mock.patch.object(private, "one_row_each", all_rows):
+    with mock.patch.object(table, "one_row_each", all_rows):
         yield
 
 

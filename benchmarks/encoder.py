@@ -18,8 +18,8 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from selpe.encode.minilm import MiniLMEncoder
-from selpe.llm.models import ModelStore
+from selpe.models.encoders.minilm import MiniLMEncoder
+from selpe.models.store.store import ModelStore
 
 WORDS = """pain in the left arm since two days sudden chest pressure short of breath fever and cough fell from a ladder
 cannot move ankle headache dizzy vomiting twice since morning rash on both hands cut finger with kitchen knife loan to

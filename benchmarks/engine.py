@@ -22,10 +22,10 @@ from typing import Any
 import jsonschema
 import psutil
 
-from selpe.llm.base import Answer, ChatModel, Request
-from selpe.llm.guide import Grammars, Guide
-from selpe.llm.local import LocalModel
-from selpe.llm.models import ModelStore
+from selpe.models.base import Answer, ChatModel, Request
+from selpe.models.engine.grammar import Grammars, Guide
+from selpe.models.engine.local import LocalModel
+from selpe.models.store.store import ModelStore
 from selpe.schema import Schema
 
 SCHEMAS = Path(__file__).resolve().parent / "schemas"
@@ -93,7 +93,7 @@ def free_requests(text: str, count: int, tokens: int) -> list[Request]:
 
 
 def throughput(options: argparse.Namespace, local: LocalModel, gguf: Path) -> dict[str, Any]:
-    from selpe.llm.llamacpp import LlamaCppModel
+    from selpe.models.llamacpp import LlamaCppModel
 
     text = prefix(Schema.load(SCHEMAS / "five.yaml"), 520, local.count_tokens)
     requests = free_requests(text, options.sequences, options.tokens)

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import psutil
 
-from selpe.evaluate.whole import evaluate
-from selpe.llm.base import Request
-from selpe.llm.fake import FakeModel
-from selpe.llm.open import open_encoder
+from selpe.models.base import Request
+from selpe.models.fake import FakeModel
+from selpe.models.open import open_encoder
+from selpe.report.evaluate import evaluate
 from selpe.schema import Record, Schema
 
 TRIAGE = Path(__file__).resolve().parents[1] / "examples" / "triage" / "schema.yaml"

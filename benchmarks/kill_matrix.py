@@ -31,28 +31,28 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "experiments"))
 import selpe.experiments.cells
-import selpe.release
 import selpe.report.summary
-import selpe.run
+import selpe.run.lifecycle
+import selpe.run.release
 from bench_world import ask, bench
 from selpe.config import RunConfig, check_config
-from selpe.encode.hashing import HashingEncoder
-from selpe.encode.remembering import VectorStore
-from selpe.evaluate.whole import evaluate
-from selpe.event_log import EventLog
 from selpe.events import Included
 from selpe.experiments.cells import RESULT, RUN
 from selpe.experiments.conduct import conduct
 from selpe.experiments.designs import DESIGNS
-from selpe.llm.fake import FakeModel
-from selpe.llm.remembering import AnswerStore
-from selpe.pack import pack_release
-from selpe.privacy.disk import Disk
+from selpe.intake import write_table
+from selpe.models.answers import AnswerStore
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.encoders.vectors import VectorStore
+from selpe.models.fake import FakeModel
 from selpe.privacy.ledger import Ledger
-from selpe.release import RELEASED
-from selpe.run import Run
+from selpe.privacy.ledger.disk import Disk
+from selpe.report.evaluate import evaluate
+from selpe.run.event_log import EventLog
+from selpe.run.lifecycle import Run
+from selpe.run.packing import pack_release
+from selpe.run.release import RELEASED
 from selpe.serve.worker import work
-from selpe.table import write_table
 from small_world import SCHEMA, drawn
 
 EPSILON, WIDE, SEED = 4.0, 1000.0, 11
@@ -184,16 +184,16 @@ MOMENTS = (
     ),
     Moment(
         "manifest", "half of 'running' written",
-        (fuse(selpe.run, "write_manifest", when=at_state("running"), instead=half_of_a_manifest),),
+        (fuse(selpe.run.lifecycle, "write_manifest", when=at_state("running"), instead=half_of_a_manifest),),
     ),
-    Moment("release", "table written, card not", (fuse(selpe.release, "build_card"),)),
-    Moment("release", "all files written, the ledger does not know", (fuse(selpe.release, "seal_release"),)),
-    Moment("release", "in the ledger, its seal not written", (fuse(selpe.release, "seal_release", after=True),)),
+    Moment("release", "table written, card not", (fuse(selpe.run.release, "build_card"),)),
+    Moment("release", "all files written, the ledger does not know", (fuse(selpe.run.release, "seal_release"),)),
+    Moment("release", "in the ledger, its seal not written", (fuse(selpe.run.release, "seal_release", after=True),)),
     Moment("release", "before it is put in its place", (fuse(Path, "rename"),)),
     Moment("release", "in its place, run not yet 'done'", (fuse(Path, "rename", after=True),)),
     Moment(
         "release", "half of 'done' written",
-        (fuse(selpe.run, "write_manifest", when=at_state("done"), instead=half_of_a_manifest),),
+        (fuse(selpe.run.lifecycle, "write_manifest", when=at_state("done"), instead=half_of_a_manifest),),
     ),
     Moment(
         "resume", "killed again: choice stored, then an answer half written",

@@ -26,17 +26,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe import evolve, judge
 from selpe.config import load_config
-from selpe.encode.base import Encoder
-from selpe.encode.remembering import VectorStore
-from selpe.event_log import EventLog
-from selpe.kernel import MultiChannelKernel, PoolDistances
-from selpe.llm.base import Answer, Capabilities, ChatModel, Follow, Request
-from selpe.llm.open import open_encoder, open_model
-from selpe.llm.remembering import AnswerStore
-from selpe.privacy.private import PrivateTable
-from selpe.run import Outcome, Run
+from selpe.method import algorithm, set_scores
+from selpe.method.kernel import MultiChannelKernel, PoolDistances
+from selpe.models.answers import AnswerStore
+from selpe.models.base import Answer, Capabilities, ChatModel, Follow, Request
+from selpe.models.encoders.base import Encoder
+from selpe.models.encoders.vectors import VectorStore
+from selpe.models.open import open_encoder, open_model
+from selpe.privacy.table import PrivateTable
+from selpe.run.event_log import EventLog
+from selpe.run.lifecycle import Outcome, Run
 
 TRIAGE = Path(__file__).resolve().parents[1] / "examples" / "triage" / "selpe.yaml"
 LIMIT = 0.10
@@ -172,10 +172,10 @@ def instrument(watch: Stopwatch) -> None:
     watch.wrap(PoolDistances, "__init__", "distances", "prototype", "among", section="kernel")
     watch.wrap(MultiChannelKernel, "represent", "represent_pool", section="kernel")
     watch.wrap(PrivateTable, "select", "choose", section="votes")
-    watch.wrap(judge.SetJudge, "__init__", section="judges")
-    watch.wrap(evolve, "agreement", section="judges")
-    watch.wrap(evolve, "make_bundles", section="bundles")
-    watch.wrap(evolve, "spread", section="inclusion")
+    watch.wrap(set_scores.SetJudge, "__init__", section="judges")
+    watch.wrap(algorithm, "agreement", section="judges")
+    watch.wrap(algorithm, "make_bundles", section="bundles")
+    watch.wrap(algorithm, "spread", section="inclusion")
     watch.wrap(AnswerStore, "get", "put", section="disk")
     watch.wrap(VectorStore, "get", "put", section="disk")
     watch.wrap(EventLog, "listen", section="disk")

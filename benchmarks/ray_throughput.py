@@ -12,13 +12,13 @@ import argparse
 import time
 from pathlib import Path
 
-from selpe.execute.crew import Crew
+from selpe.config.execution import RaySettings
 from selpe.execute.ray import connected, crew_of
-from selpe.execute.settings import RaySettings
 from selpe.execute.spread import SpreadModel
 from selpe.execute.worker import Order
-from selpe.llm.base import Request
-from selpe.llm.fake import FakeModel
+from selpe.execute.workers import Crew
+from selpe.models.base import Request
+from selpe.models.fake import FakeModel
 
 WANTED = 1.6
 

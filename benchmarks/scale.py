@@ -37,15 +37,15 @@ from pathlib import Path
 from typing import Any
 
 from selpe.config import check_config
-from selpe.encode.hashing import HashingEncoder
 from selpe.events import Event, Finished, StageStarted
-from selpe.llm.base import Answer, Capabilities, ChatModel, Follow, Request
-from selpe.llm.fake import FakeModel
-from selpe.pack import pack_release
-from selpe.release import RELEASED
-from selpe.run import Run
+from selpe.intake import write_table
+from selpe.models.base import Answer, Capabilities, ChatModel, Follow, Request
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
+from selpe.run.lifecycle import Run
+from selpe.run.packing import pack_release
+from selpe.run.release import RELEASED
 from selpe.schema import Schema
-from selpe.table import write_table
 
 MEMORY, WITHIN = 2e9, 0.15
 SCHEMA = Schema.from_yaml("""

@@ -24,15 +24,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.encode.base import Encoder
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import SelPEError
-from selpe.kernel import MultiChannelKernel
-from selpe.privacy.charges import Charge, Receipt
+from selpe.method.kernel import MultiChannelKernel
+from selpe.models.encoders.base import Encoder
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.privacy.ledger.charges import Charge, Receipt
+from selpe.privacy.mechanisms import NoisyMax
 from selpe.privacy.plan import make_plan
-from selpe.privacy.private import PrivateTable
-from selpe.privacy.select import NoisyMax
-from selpe.privacy.simulate import SHARES, winner_law
+from selpe.privacy.simulation import SHARES, winner_law
+from selpe.privacy.table import PrivateTable
 from selpe.privacy.votes import Approval, Closeness, Prototype, RecordVote
 from selpe.schema import Record, Schema
 
@@ -188,8 +188,8 @@ class Remembering:
 def find_encoder(name: str, texts: Sequence[str]) -> Encoder:
     """The encoder of that name; `auto` is MiniLM where it is to be had, else TF-IDF."""
     if name in ("auto", "minilm"):
-        from selpe.encode.minilm import MiniLMEncoder
-        from selpe.llm.models import ModelStore
+        from selpe.models.encoders.minilm import MiniLMEncoder
+        from selpe.models.store.store import ModelStore
 
         try:
             return Remembering(MiniLMEncoder(ModelStore().path("minilm")))

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.privacy.charges import Charge, Receipt
-from selpe.privacy.private import PrivateTable
-from selpe.privacy.select import NoisyMax
+from selpe.privacy.ledger.charges import Charge, Receipt
+from selpe.privacy.mechanisms import NoisyMax
+from selpe.privacy.table import PrivateTable
 from selpe.privacy.votes import Approval
 from selpe.schema import Record, Schema
 

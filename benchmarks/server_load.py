@@ -28,8 +28,8 @@ from typing import Any
 import httpx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from selpe.intake import write_table
 from selpe.privacy.ledger import Ledger
-from selpe.table import write_table
 from small_world import SCHEMA, drawn
 
 TABLES, CAP, EPSILON = 4, 1.0, 0.5

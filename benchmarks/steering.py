@@ -27,23 +27,23 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.encode.base import Encoder
-from selpe.evaluate.embedding import Remembering
-from selpe.evaluate.fidelity.nearest import mean_distance
-from selpe.evaluate.utility import utility
-from selpe.evolve import Evolution, Evolved, Method
+from selpe.evaluation.embedding import Remembering
+from selpe.evaluation.fidelity.nearest import mean_distance
+from selpe.evaluation.utility import utility
 from selpe.experiments.shared import SharedAnswers, slug
 from selpe.experiments.sources import Split, open_source
-from selpe.generate import Generator
-from selpe.guides import builtin_guides
-from selpe.judge import SetJudge
-from selpe.kernel import MultiChannelKernel
-from selpe.llm.base import ChatModel
-from selpe.llm.open import open_encoder, open_model
+from selpe.method.algorithm import Evolution, Evolved, Method
+from selpe.method.generation import Generator
+from selpe.method.guides import builtin_guides
+from selpe.method.kernel import MultiChannelKernel
+from selpe.method.set_scores import SetJudge
+from selpe.models.base import ChatModel
+from selpe.models.encoders.base import Encoder
+from selpe.models.open import open_encoder, open_model
 from selpe.privacy.ledger import Ledger
+from selpe.privacy.mechanisms import Guarantee, Influence, SeededMechanism
 from selpe.privacy.plan import Plan, make_plan
-from selpe.privacy.private import PrivateTable, Selection
-from selpe.privacy.select import Guarantee, Influence, SeededMechanism
+from selpe.privacy.table import PrivateTable, Selection
 from selpe.privacy.votes import Predictive
 from selpe.schema import Record
 

@@ -16,9 +16,9 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 
 from headless_browser import Browser  # noqa: E402
 from selpe.cli.display import Milestones, render  # noqa: E402
-from selpe.event_log import EventReader  # noqa: E402
 from selpe.events import Answered, Event, Started  # noqa: E402
-from selpe.progress import Meter  # noqa: E402
+from selpe.run.event_log import EventReader  # noqa: E402
+from selpe.run.progress import Meter  # noqa: E402
 from selpe.watch import WatchServer  # noqa: E402
 from selpe.watch.view import live_view  # noqa: E402
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from selpe.errors import ModelNotFoundError
-from selpe.llm.models import ModelStore
+from selpe.models.store.store import ModelStore
 
 # A test that is right on a busy machine too: none of them measures time.
 settings.register_profile("untimed", settings(), deadline=None)

@@ -9,11 +9,11 @@ from typing import Any
 
 from private_world import MARKER
 from selpe.config import check_config
-from selpe.encode.hashing import HashingEncoder
-from selpe.llm.fake import FakeModel
-from selpe.run import Run
+from selpe.intake import write_table
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
+from selpe.run.lifecycle import Run
 from selpe.schema import Record
-from selpe.table import write_table
 from small_world import SCHEMA, drawn
 
 QUICK: dict[str, Any] = {"encoder": HashingEncoder(64), "views": ("minilm",), "bootstrap": 20}

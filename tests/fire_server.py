@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from faulty_server import Call, FastClock, said
-from selpe.llm import Message, Request
-from selpe.llm.fake import FakeModel
+from selpe.models import Message, Request
+from selpe.models.fake import FakeModel
 
 
 class Clock(FastClock):

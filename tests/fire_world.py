@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from in_process import Result, selpe
 from selpe.errors import SelPEError
+from selpe.intake import write_table
 from selpe.privacy.ledger import Ledger
 from selpe.schema import Record
-from selpe.table import write_table
 from small_world import SCHEMA, drawn
 
 MARK = "Qzx7Marker"

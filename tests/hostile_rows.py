@@ -18,8 +18,8 @@ from random import Random
 from typing import Any
 
 from hostile_cells import COLUMNS, SCHEMA, UNIT, hostile_texts, hostile_values, ordinary_texts, ordinary_values
+from selpe.intake import Table, parse_records, read_table
 from selpe.schema import Schema
-from selpe.table import Table, parse_records, read_table
 
 
 @dataclass(frozen=True, slots=True)

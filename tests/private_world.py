@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.privacy.charges import Charge, Receipt
+from selpe.privacy.ledger.charges import Charge, Receipt
 from selpe.schema import Record, Schema
 
 MARKER = "QX7-Zebra-4711"  # stands in every private cell of the boundary tests

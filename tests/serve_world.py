@@ -19,18 +19,18 @@ from urllib.parse import unquote
 
 import httpx
 
+from selpe.intake import write_table
 from selpe.schema import Record
 from selpe.serve.app import build_app
-from selpe.serve.desk import Desk
 from selpe.serve.guard import Guard
 from selpe.serve.limits import Limits, Operator
 from selpe.serve.reader import answer
 from selpe.serve.reading import Reader
 from selpe.serve.refusals import from_child
+from selpe.serve.service import Desk
 from selpe.serve.store import Store
 from selpe.serve.supervisor import Supervisor
 from selpe.serve.token import Token
-from selpe.table import write_table
 from small_world import SCHEMA, drawn
 
 T = TypeVar("T")
@@ -151,7 +151,7 @@ class House:
 
 
 SLOW_WORKER = """
-import sys, selpe.llm.fake as fake
+import sys, selpe.models.fake as fake
 fake.FakeModel.__init__.__kwdefaults__["seconds_per_answer"] = {seconds}
 from selpe.serve import worker
 worker.main()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from selpe.llm import Request
-from selpe.llm.fake import FakeModel
+from selpe.models import Request
+from selpe.models.fake import FakeModel
 from selpe.schema import Record, Schema
 
 SCHEMA = Schema.from_yaml(

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from selpe.bundles import Origin, make_bundles
-from selpe.generate import Candidate, Proposal
-from selpe.guides import Guide
+from selpe.method.generation import Candidate, Proposal
+from selpe.method.guides import Guide
+from selpe.method.releases import Origin, make_bundles
 from small_world import SCHEMA, drawn
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selpe.draft import Draft, draft_schema, names, ranges
 from selpe.errors import DataError
+from selpe.intake import parse_records, read_table
+from selpe.intake.draft import Draft, draft_schema, names, ranges
 from selpe.schema import CategoryField, IntegerField, NumberField, Schema
-from selpe.table import parse_records, read_table
 
 KINDS: dict[str, dict[str, str]] = {
     "ktas_triage.csv": {

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from selpe.assemble import guides_of
 from selpe.config import RunConfig, check_config
-from selpe.estimate import candidates_of, estimate, stand_in_guides
-from selpe.llm.fake import FakeModel
-from selpe.llm.machine import this_machine
+from selpe.method.from_settings import guides_of
+from selpe.models.fake import FakeModel
+from selpe.models.machine import this_machine
+from selpe.run.estimate import candidates_of, estimate, stand_in_guides
 from small_world import SCHEMA, UNLABELLED
 
 
@@ -74,7 +74,7 @@ def test_a_processor_without_wide_vectors_is_slower_and_said_to_be(monkeypatch: 
     found = {}
     for sets in (("avx512f", "avx2"), ("avx2",)):
         machine = replace(this_machine(), instruction_sets=sets, usable_cores=2.0)
-        monkeypatch.setattr("selpe.llm.machine.this_machine", lambda machine=machine: machine)
+        monkeypatch.setattr("selpe.models.machine.this_machine", lambda machine=machine: machine)
         found[sets[0]] = estimate(config(), SCHEMA, candidates=100)
     assert found["avx2"].seconds > 3 * found["avx512f"].seconds
     assert found["avx512f"].basis == "typical speed of the embedded engine on 2 cores"

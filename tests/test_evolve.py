@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from selpe.encode.hashing import HashingEncoder
 from selpe.events import Event, Included, PoolReady, Selected, Started
-from selpe.evolve import Evolution, Evolved, Method, spread
-from selpe.generate import Generator
-from selpe.guides import builtin_guides
-from selpe.kernel import MultiChannelKernel
-from selpe.llm.fake import FakeModel, Faults
+from selpe.method.algorithm import Evolution, Evolved, Method, spread
+from selpe.method.generation import Generator
+from selpe.method.guides import builtin_guides
+from selpe.method.kernel import MultiChannelKernel
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel, Faults
 from selpe.privacy.ledger import Ledger
 from selpe.privacy.plan import Plan, make_plan
-from selpe.privacy.private import PrivateTable
+from selpe.privacy.table import PrivateTable
 from selpe.schema import Schema
 from small_world import SCHEMA, UNLABELLED, drawn
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from selpe.config import load_config
+from selpe.intake import read_table, to_records
 from selpe.schema import CategoryField, Field, IntegerField, NumberField, Record, Schema
-from selpe.table import read_table, to_records
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SIZES = {

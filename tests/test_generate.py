@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from selpe.errors import ModelError
-from selpe.generate import (
+from selpe.method.generation import (
     CONTEXT_TOKENS,
     Generator,
     Proposal,
@@ -20,9 +20,9 @@ from selpe.generate import (
     repetitive,
     without_exemplars,
 )
-from selpe.guides import Guide, builtin_guides, family_of, user_guides, written_guides
-from selpe.llm import Answer, Capabilities, Request
-from selpe.llm.fake import FakeModel, Faults
+from selpe.method.guides import Guide, builtin_guides, family_of, user_guides, written_guides
+from selpe.models import Answer, Capabilities, Request
+from selpe.models.fake import FakeModel, Faults
 from selpe.schema import Schema
 from small_world import SCHEMA, UNLABELLED, drawn
 

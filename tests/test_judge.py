@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from selpe.encode.hashing import HashingEncoder
-from selpe.judge import SetJudge, principal
-from selpe.kernel import MultiChannelKernel
+from selpe.method.kernel import MultiChannelKernel
+from selpe.method.set_scores import SetJudge, principal
+from selpe.models.encoders.hashing import HashingEncoder
 from selpe.schema import Record
 from small_world import SCHEMA, drawn
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import ConfigError
-from selpe.kernel import GRID, MultiChannelKernel, on_grid
-from selpe.llm import Request
-from selpe.llm.fake import FakeModel
+from selpe.method.kernel import GRID, MultiChannelKernel, on_grid
+from selpe.models import Request
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
 from selpe.schema import Record, Schema
 
 SCHEMA = Schema.from_yaml(

@@ -14,20 +14,20 @@ from typing import Any
 import pytest
 
 from selpe import SelPE
-from selpe.baselines import recipe_of
 from selpe.config import RunConfig, check_config
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import PrivacyError
-from selpe.evaluate.validity import strict
+from selpe.evaluation.validity import strict
 from selpe.events import Event, Finished, StageStarted, Started
-from selpe.llm.base import Answer, Request
-from selpe.llm.fake import FakeModel
-from selpe.pack import pack_release
-from selpe.preflight import preflight
-from selpe.release import RELEASED
-from selpe.run import Outcome, Run
-from selpe.table import write_table
-from selpe.table.lines import RecordLines
+from selpe.intake import write_table
+from selpe.intake.lines import RecordLines
+from selpe.models.base import Answer, Request
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
+from selpe.run.lifecycle import Outcome, Run
+from selpe.run.methods import recipe_of
+from selpe.run.packing import pack_release
+from selpe.run.preflight import preflight
+from selpe.run.release import RELEASED
 from small_world import SCHEMA, drawn
 
 LARGE: dict[str, Any] = {"records": 150, "core": 21, "quotas": {"low": 2, "high": 1}}
@@ -41,7 +41,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SELPE_LEDGER", str(folder / "ledgers"))
         patch.setenv("SELPE_KEY", str(folder / "key"))
-        patch.setattr("selpe.stream.further.CHUNK", 40)
+        patch.setattr("selpe.run.large.further.CHUNK", 40)
         yield folder
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from selpe.errors import ModelNotFoundError
-from selpe.llm.models import ModelStore
+from selpe.models.store.store import ModelStore
 
 # Runs before anything else in the child: every socket and process that Python code opens passes by an audit hook.
 _GUARD = """
@@ -62,8 +62,8 @@ for module in pkgutil.walk_packages(selpe.__path__, "selpe."):
 """
 
 _GENERATE = """
-from selpe.llm.base import Request
-from selpe.llm.open import open_model
+from selpe.models.base import Request
+from selpe.models.open import open_model
 model = open_model("smollm2", parallel=2, threads=1, memory=64 << 20)
 schema = {"type": "object", "properties": {"age": {"type": "integer", "minimum": 1, "maximum": 9}},
           "required": ["age"], "additionalProperties": False}
@@ -74,7 +74,7 @@ model.close()
 """
 
 _ENCODE = """
-from selpe.llm.open import open_encoder
+from selpe.models.open import open_encoder
 rows = open_encoder("minilm").encode(["a dog", "a cat"])
 assert rows.shape == (2, 384), rows.shape
 """

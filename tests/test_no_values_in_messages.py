@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from command_line import run
-from selpe.draft import draft_schema
+from selpe.intake import parse_records, read_table, to_frame, to_records, write_table
+from selpe.intake.draft import draft_schema
 from selpe.schema import Schema
-from selpe.table import parse_records, read_table, to_frame, to_records, write_table
 from table_files import FORMATS, write_as
 
 MARK = "Qzx7Marker"

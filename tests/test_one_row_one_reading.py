@@ -17,7 +17,7 @@ import pytest
 
 from hostile_cells import SCHEMA, UNIT, ordinary_texts
 from hostile_rows import READERS, Pair, by_row, csv_text, differences, make_pair
-from selpe.table import cells, objects, read_table
+from selpe.intake import cells, objects, read_table
 
 PAIRS = 40
 
@@ -66,7 +66,7 @@ def test_cells_remembered_by_equality_are_noticed(tmp_path: Path) -> None:
         return read
 
     real = cells.reader_of
-    with mock.patch("selpe.table.records.reader_of", remembering):
+    with mock.patch("selpe.intake.records.reader_of", remembering):
         assert _different("mappings", tmp_path)
 
 

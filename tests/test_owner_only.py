@@ -20,13 +20,13 @@ from in_process import selpe
 from published import water_file
 from selpe import SelPE, owner_only
 from selpe.config import check_config
-from selpe.encode.hashing import HashingEncoder
-from selpe.encode.remembering import VectorStore
 from selpe.events import Event, Selected
-from selpe.llm.fake import FakeModel
-from selpe.run import Run
+from selpe.intake import write_table
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.encoders.vectors import VectorStore
+from selpe.models.fake import FakeModel
+from selpe.run.lifecycle import Run
 from selpe.serve.limits import Limits
-from selpe.table import write_table
 from serve_world import House
 from small_world import SCHEMA, drawn
 

@@ -18,13 +18,13 @@ import pytest
 
 from selpe.config import check_config
 from selpe.errors import PrivacyError, RunError, SelPEError
-from selpe.pack import SUMS, Packed, pack_release
+from selpe.intake import write_table
 from selpe.privacy.card import build_card, render_markdown
 from selpe.privacy.ledger import Ledger
 from selpe.privacy.sealing import SEAL, file_sum, seal_release
-from selpe.release import RELEASED, SEALED
 from selpe.report.summary import write_summary
-from selpe.table import write_table
+from selpe.run.packing import SUMS, Packed, pack_release
+from selpe.run.release import RELEASED, SEALED
 from small_world import SCHEMA, drawn
 
 MANIFEST: dict[str, Any] = {"name": "desk-1", "state": "done", "private": True}

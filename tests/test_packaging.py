@@ -26,7 +26,7 @@ from packaging.utils import canonicalize_name
 from ruamel.yaml import YAML
 
 import selpe
-from selpe.llm.registry import REGISTRY
+from selpe.models.store.registry import REGISTRY
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from selpe.cli import console
 from selpe.cli.display import JsonLines, PlainLines, render
-from selpe.event_log import EventLog, EventReader
 from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started, Trained
-from selpe.progress import Meter, Reading, clock, duration
+from selpe.run.event_log import EventLog, EventReader
+from selpe.run.progress import Meter, Reading, clock, duration
 
 
 @dataclass

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
-from selpe.realise import _up_to, constraint, line_grammar, parse, written
+from selpe.method.record_forms import _up_to, constraint, line_grammar, parse, written
 from selpe.schema import Schema
 from small_world import SCHEMA, drawn
 

@@ -14,25 +14,25 @@ from typing import Any
 import pytest
 
 import selpe
-import selpe.release
-import selpe.run
+import selpe.run.lifecycle
+import selpe.run.release
 from fire_world import at, befallen, make_project, places
 from in_process import selpe as command
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import LedgerError, PrivacyError, RunError
-from selpe.evaluate.gather import gather
-from selpe.llm.fake import FakeModel
-from selpe.manifest import read_manifest, write_manifest
+from selpe.intake import write_table
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
 from selpe.privacy.card import build_card, render_markdown
-from selpe.privacy.charges import Charge
-from selpe.privacy.key import Key, find_key
 from selpe.privacy.ledger import Ledger
+from selpe.privacy.ledger.charges import Charge
+from selpe.privacy.ledger.key import Key, find_key
 from selpe.privacy.sealing import SEAL, Seal, digest_of, file_sum, require_whole, seal_release, told_charges
-from selpe.release import RELEASED, SEALED
+from selpe.report.gather import gather
 from selpe.report.summary import write_summary
-from selpe.run import Run
-from selpe.table import write_table
-from selpe.verify import verify_release
+from selpe.run.lifecycle import Run
+from selpe.run.manifest import read_manifest, write_manifest
+from selpe.run.release import RELEASED, SEALED
+from selpe.run.verify import verify_release
 from small_world import SCHEMA, drawn
 
 RUN = ("run", "--name", "mine", "--yes")
@@ -277,7 +277,7 @@ def test_a_lost_release_that_would_come_out_otherwise_is_refused_by_name(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.rmtree(run / "release")
-    monkeypatch.setattr(selpe.run.Run, "ordered", lambda self, records: tuple(records))
+    monkeypatch.setattr(selpe.run.lifecycle.Run, "ordered", lambda self, records: tuple(records))
     result = command("resume", run)
     assert result.code == 1
     assert "synthetic.csv" in result.err
@@ -358,13 +358,13 @@ def die() -> None:
 
 
 MOMENTS: dict[str, Callable[[], None]] = {
-    "tables written": at(selpe.release, "_write_texts", die),
-    "all files written": at(selpe.release, "_keep", die),
-    "copies kept": at(selpe.release, "_keep", die, after=True),
-    "before the ledger knows": at(selpe.release, "seal_release", die),
-    "the ledger knows": at(selpe.release, "seal_release", die, after=True),
-    "before it is put in its place": at(selpe.release, "_put_in_place", die),
-    "in its place": at(selpe.release, "_put_in_place", die, after=True),
+    "tables written": at(selpe.run.release, "_write_texts", die),
+    "all files written": at(selpe.run.release, "_keep", die),
+    "copies kept": at(selpe.run.release, "_keep", die, after=True),
+    "before the ledger knows": at(selpe.run.release, "seal_release", die),
+    "the ledger knows": at(selpe.run.release, "seal_release", die, after=True),
+    "before it is put in its place": at(selpe.run.release, "_put_in_place", die),
+    "in its place": at(selpe.run.release, "_put_in_place", die, after=True),
 }
 
 
@@ -418,9 +418,9 @@ def test_everything_is_synced_before_the_next_step_relies_on_it(
         write(place, manifest)
 
     monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(selpe.release, "seal_release", told("the ledger gets its line", seal))
+    monkeypatch.setattr(selpe.run.release, "seal_release", told("the ledger gets its line", seal))
     monkeypatch.setattr(Path, "rename", told("in its place", rename))
-    monkeypatch.setattr(selpe.run, "write_manifest", noted)
+    monkeypatch.setattr(selpe.run.lifecycle, "write_manifest", noted)
     assert command(*RUN).code == 0
     part, kept = "runs/mine/work/release.part", "runs/mine/work/released"
     before = steps[: steps.index("the ledger gets its line")]

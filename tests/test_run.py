@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from selpe.assemble import plan_of
 from selpe.config import RunConfig, check_config
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import BudgetError, RunError
-from selpe.llm.fake import FakeModel, Faults
+from selpe.intake import write_table
+from selpe.method.from_settings import plan_of
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel, Faults
 from selpe.privacy.ledger import Charge
-from selpe.release import RELEASED
-from selpe.run import Outcome, Run, list_runs
-from selpe.table import write_table
+from selpe.run.lifecycle import Outcome, Run, list_runs
+from selpe.run.release import RELEASED
 from small_world import SCHEMA, drawn
 
 
@@ -113,7 +113,7 @@ def test_a_resumed_run_keeps_its_plan_when_the_planner_has_changed(
         changed = config if config.rounds else config.model_copy(update={"rounds": 1, "batches": 1, "alpha": 0.1})
         return plan_of(changed, schema, units=units, guides=guides)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("selpe.baselines.selpe.plan_of", other)
+    monkeypatch.setattr("selpe.run.own_method.plan_of", other)
     again = Run.open(run.folder)
     assert execute(again).records == first.records
     assert again.manifest["chosen"] == chosen

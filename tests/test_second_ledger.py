@@ -15,8 +15,8 @@ from in_process import selpe
 from page_reader import Page
 from selpe import SelPE
 from selpe.errors import BudgetError
+from selpe.intake import write_table
 from selpe.privacy.ledger import Charge, Ledger
-from selpe.table import write_table
 from small_world import SCHEMA, drawn
 
 QUICK: dict[str, Any] = {"records": 12, "llm": "fake", "encoder": "hash", "bundles": 0, "guides": "off"}

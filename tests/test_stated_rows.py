@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from selpe.baselines import recipe_of
+from selpe.api import SelPE
 from selpe.config import RunConfig, check_config
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import ConfigError
-from selpe.llm.fake import FakeModel
-from selpe.preflight import preflight
+from selpe.intake import write_table
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
 from selpe.privacy.ledger import Ledger
-from selpe.run import Run
-from selpe.synthesizer import SelPE
-from selpe.table import write_table
+from selpe.run.lifecycle import Run
+from selpe.run.methods import recipe_of
+from selpe.run.preflight import preflight
 from small_world import SCHEMA, drawn
 
 ROWS = drawn(25, offset=9000)

@@ -14,7 +14,6 @@ import pytest
 
 import selpe
 from selpe import Schema, SelPE
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import (
     BudgetError,
     ConfigError,
@@ -27,9 +26,10 @@ from selpe.errors import (
     UnconfirmedSchemaError,
 )
 from selpe.events import Event, Finished, PoolReady, Selected
-from selpe.llm.fake import FakeModel
+from selpe.intake import write_table
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
 from selpe.privacy.ledger import Ledger
-from selpe.table import write_table
 from small_world import SCHEMA, UNLABELLED, drawn
 
 TABLE = pd.DataFrame(drawn(40))

@@ -7,6 +7,8 @@ from decimal import Decimal
 
 import pytest
 
+from selpe.intake.cells import Conventions, read_cell
+from selpe.intake.numerals import read_numeral
 from selpe.schema import (
     BooleanField,
     CategoryField,
@@ -16,8 +18,6 @@ from selpe.schema import (
     NumberField,
     TextField,
 )
-from selpe.table.cells import Conventions, read_cell
-from selpe.table.numerals import read_numeral
 
 PLAIN = Conventions()
 INTEGER = IntegerField("x", min=-5000, max=2_000_000, optional=True)

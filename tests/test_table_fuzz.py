@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from selpe.draft import draft_schema
 from selpe.errors import SelPEError
+from selpe.intake import parse_records, read_table
+from selpe.intake.draft import draft_schema
 from selpe.schema import Schema
-from selpe.table import parse_records, read_table
 from table_files import FORMATS, write_as
 
 SCHEMA = Schema.from_dict(

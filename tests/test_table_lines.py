@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from selpe.errors import DataError
-from selpe.table import to_frame, write_table
-from selpe.table.lines import RecordLines
+from selpe.intake import to_frame, write_table
+from selpe.intake.lines import RecordLines
 from small_world import SCHEMA, drawn
 
 RECORDS = drawn(9)
@@ -47,7 +47,7 @@ def test_tables_are_written_and_framed_in_blocks_as_at_once(
 
     whole = to_frame(RECORDS, SCHEMA)
     write_table(RECORDS, SCHEMA, tmp_path / "whole.parquet")
-    monkeypatch.setattr("selpe.table.write._BLOCK", 4)
+    monkeypatch.setattr("selpe.intake.write._BLOCK", 4)
     blocks = to_frame(lines, SCHEMA)
     assert blocks.equals(whole)
     assert list(blocks.dtypes) == list(whole.dtypes)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from selpe.errors import DataError
+from selpe.intake import parse_records, read_table, to_records
 from selpe.schema import Schema
-from selpe.table import parse_records, read_table, to_records
 from table_files import FORMATS, write_as
 
 SCHEMA = Schema.from_dict(

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selpe.errors import DataError
+from selpe.intake import inferred_fields, parse_records, read_table, to_records
+from selpe.intake.core import Table
 from selpe.schema import Schema
-from selpe.table import inferred_fields, parse_records, read_table, to_records
-from selpe.table.core import Table
 
 SCHEMA = Schema.from_dict(
     {

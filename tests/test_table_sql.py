@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from selpe.errors import DataError
+from selpe.intake import parse_records, read_table, to_records
 from selpe.schema import Schema
-from selpe.table import parse_records, read_table, to_records
 
 pytest.importorskip("sqlalchemy")
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selpe.errors import DataError
+from selpe.intake import read_table, to_frame, to_records, write_table
 from selpe.schema import Record, Schema
-from selpe.table import read_table, to_frame, to_records, write_table
 
 SCHEMA = Schema.from_dict(
     {

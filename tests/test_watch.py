@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from selpe.errors import RunError
-from selpe.event_log import EventLog
 from selpe.events import Answered, Finished, PoolReady, Selected, StageStarted, Started
-from selpe.progress import Meter
+from selpe.run.event_log import EventLog
+from selpe.run.progress import Meter
 from selpe.watch import WatchServer, folder_view, live_view
 from small_world import SCHEMA
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from selpe.evaluate.whole import evaluate
-    from selpe.schema import Schema
-    from selpe.synthesizer import SelPE
-    from selpe.table import read_table
+from selpe.version import __version__
 
-__version__ = "0.1.0.dev0"
+if TYPE_CHECKING:
+    from selpe.api import SelPE
+    from selpe.intake import read_table
+    from selpe.report.evaluate import evaluate
+    from selpe.schema import Schema
+
 __all__ = ["Schema", "SelPE", "__version__", "evaluate", "read_table"]
 
 _HOMES = {
-    "SelPE": "selpe.synthesizer",
+    "SelPE": "selpe.api",
     "Schema": "selpe.schema",
-    "evaluate": "selpe.evaluate",
-    "read_table": "selpe.table",
+    "evaluate": "selpe.report.evaluate",
+    "read_table": "selpe.intake",
 }
 
 
@@ -27,8 +28,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'selpe' has no attribute '{name}'")
     from importlib import import_module
 
-    if name == "evaluate":
-        return import_module("selpe.evaluate")  # a package that can be called: it would take the name in any case
     return getattr(import_module(_HOMES[name]), name)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from selpe.config import RunConfig, check_config
-from selpe.table import write_table
+from selpe.intake import write_table
 from small_world import SCHEMA, drawn
 
 ROWS = 40

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from in_process import selpe
+from selpe.intake import write_table
 from selpe.privacy.ledger import Ledger
-from selpe.table import write_table
 from small_world import SCHEMA, drawn
 
 CONFIG = """

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from selpe.baselines import recipe_of
 from selpe.baselines.wasp import published_sigma
 from selpe.config import RunConfig
-from selpe.privacy.looks import GaussianPlan
+from selpe.privacy.gaussian_plan import GaussianPlan
+from selpe.run.methods import recipe_of
 from small_world import SCHEMA
 
 

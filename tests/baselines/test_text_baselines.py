@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
+from selpe.api import SelPE
 from selpe.config import RunConfig
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import BudgetError, RunError, StoppedError
-from selpe.evaluate.outputs import read_outputs
-from selpe.evaluate.validity import score
+from selpe.evaluation.outputs import read_outputs
+from selpe.evaluation.validity import score
 from selpe.events import Answered, Event, Selected
-from selpe.llm.fake import FakeModel, Faults
-from selpe.pack import pack_release
-from selpe.privacy.charges import Charge
-from selpe.release import RELEASED
-from selpe.run import Outcome, Run
-from selpe.synthesizer import SelPE
-from selpe.table import write_table
+from selpe.intake import write_table
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel, Faults
+from selpe.privacy.ledger.charges import Charge
+from selpe.run.lifecycle import Outcome, Run
+from selpe.run.packing import pack_release
+from selpe.run.release import RELEASED
 from small_world import SCHEMA, UNLABELLED, drawn
 
 Settings = Callable[..., RunConfig]
@@ -285,7 +285,7 @@ def test_a_look_lost_in_a_kill_is_not_free_and_the_run_goes_on_with_less(setting
 
 
 def execute_plan(run: Run) -> list[Charge]:
-    from selpe.baselines import recipe_of
+    from selpe.run.methods import recipe_of
 
     return recipe_of(run.config.method).plan(run.config, SCHEMA, 40).charges(run.name)
 

@@ -15,21 +15,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selpe.baselines import METHODS, recipe_of
 from selpe.baselines.augpe import AugPE
-from selpe.baselines.base import Parts
 from selpe.baselines.embedding import TextKernel, Texts
 from selpe.baselines.reading import Sample, read
 from selpe.baselines.variations import TONES, blanked, keywords_of
 from selpe.baselines.wasp import WASP
 from selpe.baselines.writing import Ask, TextWriter, one_line
 from selpe.config import RunConfig
-from selpe.encode.hashing import HashingEncoder
+from selpe.config.methods import METHODS
 from selpe.errors import ConfigError, ModelError
 from selpe.events import Answered, Event, PoolReady
-from selpe.llm.base import Answer, Capabilities, Request
-from selpe.llm.fake import FakeModel
-from selpe.privacy.looks import GaussianPlan
+from selpe.models.base import Answer, Capabilities, Request
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
+from selpe.privacy.gaussian_plan import GaussianPlan
+from selpe.run.methods import Parts, recipe_of
 from selpe.schema import Record
 from small_world import SCHEMA, UNLABELLED, drawn
 
@@ -332,7 +332,7 @@ def test_prob_draws_in_proportion_to_the_counts(settings: Settings) -> None:
 def test_the_model_writes_as_many_texts_as_the_plan_says(
     settings: Settings, expansion: int, lookahead: int, tmp_path: Path
 ) -> None:
-    from selpe.run import Run
+    from selpe.run.lifecycle import Run
 
     config = settings("augpe", records=8, augpe={"rounds": 2, "expansion": expansion, "lookahead": lookahead})
     plan = recipe_of("augpe").plan(config, SCHEMA, 40)
@@ -350,8 +350,8 @@ def test_variations_rephrase_and_fill_in_by_their_shares(settings: Settings) -> 
 
 
 def test_without_noise_evolution_comes_nearer_to_the_private_rows(settings: Settings, tmp_path: Path) -> None:
-    from selpe.run import Run
-    from selpe.table import write_table
+    from selpe.intake import write_table
+    from selpe.run.lifecycle import Run
 
     rows: list[Record] = [{**GOOD, "topic": "kettle rent refund", "minutes": 7 + i % 3} for i in range(40)]
     write_table(rows, SCHEMA, tmp_path / "private.csv")
@@ -414,7 +414,7 @@ def test_the_best_and_the_worst_samples_are_shown_half_as_many_as_are_kept(setti
 
 
 def test_several_models_share_the_work_and_the_manifest_says_how(settings: Settings) -> None:
-    from selpe.run import Run
+    from selpe.run.lifecycle import Run
 
     second = Scripted(lambda r: Answer(r, "prose", "stop", completion_tokens=1, seconds=1.0), name="prosaic")
     run = Run.create(settings("wasp", records=40))

@@ -15,18 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selpe.baselines import recipe_of
-from selpe.baselines.base import Parts
 from selpe.baselines.embedding import TextKernel
 from selpe.baselines.topics import TopicModel, TopicOf, find_topics, shares_of, telling_words, words_of
 from selpe.baselines.train.practice import practise
 from selpe.baselines.train.texts import condition, example
 from selpe.config import RunConfig
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import ConfigError, ModelError, StoppedError
-from selpe.evaluate.validity import extract, rough
-from selpe.llm.fake import FakeModel
-from selpe.privacy.looks import GaussianPlan
+from selpe.evaluation.validity import extract, rough
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
+from selpe.privacy.gaussian_plan import GaussianPlan
+from selpe.run.methods import Parts, recipe_of
 from selpe.schema import Record
 from small_world import SCHEMA, UNLABELLED, drawn
 

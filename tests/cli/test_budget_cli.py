@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 
 from selpe.cli import budget, console
 from selpe.errors import BudgetError, ConfigError, DataError, LedgerError
-from selpe.privacy.fingerprint import fingerprint
 from selpe.privacy.ledger import Charge, Ledger, ledger_root
+from selpe.privacy.ledger.fingerprint import fingerprint
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 from evaluated_world import World, make_world
 from in_process import Result, selpe
 from private_world import MARKER
-from selpe.table import write_table
+from selpe.intake import write_table
 from small_world import SCHEMA, drawn
 
 

@@ -16,7 +16,7 @@ from in_process import selpe
 from published import ktas_file, water_file
 from selpe.experiments.cells import held
 from selpe.experiments.tables import HEADINGS
-from selpe.table import write_table
+from selpe.intake import write_table
 from small_world import SCHEMA, drawn
 
 QUICK = ("--llm", "fake", "--encoder", "hash", "--views", "minilm", "--size", "tiny", "--records", "2")

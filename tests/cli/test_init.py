@@ -11,8 +11,8 @@ import pytest
 
 from command_line import run
 from selpe.config import load_config
-from selpe.draft.conventions import TextForm, text_form
-from selpe.reading import ReadingOptions
+from selpe.intake.draft.conventions import TextForm, text_form
+from selpe.intake.options import ReadingOptions
 from selpe.schema import Schema
 
 REAL = ["ktas_triage.csv", "loan.csv", "loan_lendingclub_desc.csv", "mimic_ed_demo_triage.csv", "water.csv"]

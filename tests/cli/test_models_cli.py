@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from selpe.cli import console, doctor, models
 from selpe.errors import ModelError, ModelNotFoundError
-from selpe.llm.registry import REGISTRY, HubSource, ModelEntry, ModelFile
+from selpe.models.store.registry import REGISTRY, HubSource, ModelEntry, ModelFile
 
 BODY = b"weights" * 1000
 

@@ -18,9 +18,9 @@ import pytest
 
 from in_process import selpe
 from selpe.events import Finished, Started
+from selpe.intake import write_table
 from selpe.privacy.ledger import Ledger
-from selpe.release import RELEASED
-from selpe.table import write_table
+from selpe.run.release import RELEASED
 from small_world import SCHEMA, drawn
 
 CONFIG = """
@@ -34,7 +34,7 @@ guides: off
 bundles: 0
 """
 SLOW = """
-import sys, selpe.llm.fake as fake
+import sys, selpe.models.fake as fake
 fake.FakeModel.__init__.__kwdefaults__["seconds_per_answer"] = 0.04
 from selpe.cli import main
 main(sys.argv[1:])

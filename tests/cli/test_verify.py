@@ -15,8 +15,8 @@ from fire_world import make_project, places
 from in_process import Result, selpe
 from selpe.privacy.card_text import render_markdown
 from selpe.privacy.sealing import SEAL, Seal, digest_of, file_sum
-from selpe.release import SEALED
-from selpe.verify import CANNOT, NOT_THE_OWNERS
+from selpe.run.release import SEALED
+from selpe.run.verify import CANNOT, NOT_THE_OWNERS
 
 
 @pytest.fixture(scope="module")

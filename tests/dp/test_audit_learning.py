@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from private_world import MemoryAccount, line_schema
 from selpe.privacy.accounting import gaussian_sigma
 from selpe.privacy.learning import Training
+from selpe.privacy.mechanisms import Adjacency
 from selpe.privacy.noise import GaussianNoise
-from selpe.privacy.private import PrivateTable
-from selpe.privacy.select import Adjacency
+from selpe.privacy.table import PrivateTable
 from selpe.schema import Record
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "audit_looks.py"

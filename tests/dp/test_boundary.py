@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 
 import selpe
 from private_world import MARKER, MemoryAccount
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import DataError, ModelError, PrivacyError
-from selpe.kernel import MultiChannelKernel
+from selpe.method.kernel import MultiChannelKernel
+from selpe.models.encoders.hashing import HashingEncoder
 from selpe.privacy.ledger import Ledger
-from selpe.privacy.private import PrivateTable
-from selpe.privacy.select import NoisyMax
+from selpe.privacy.mechanisms import NoisyMax
+from selpe.privacy.table import PrivateTable
 from selpe.privacy.votes import Approval, Closeness, Coverage, Predictive, Prototype
 from selpe.schema import Record, Schema
 
@@ -81,7 +81,7 @@ def test_one_module_imports_opendp() -> None:
 
 
 def test_the_inner_rooms_are_imported_by_the_private_table_alone() -> None:
-    inner = {"selpe.privacy.intake", "selpe.privacy.batches", "selpe.privacy.seal"}
+    inner = {"selpe.privacy.admission", "selpe.privacy.batches", "selpe.privacy.withholding"}
     for name, tree in modules():
         taken = {m for m, _ in imports(tree)} | {f"{m}.{n}" for m, n in imports(tree)}
         assert name.startswith("privacy/") or not taken & inner, name

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from selpe.errors import BudgetError
-from selpe.privacy.disk import Disk
 from selpe.privacy.ledger import Charge, Ledger
+from selpe.privacy.ledger.disk import Disk
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork to die a thousand deaths quickly")
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from private_world import LAWS as EXACT
 from private_world import LineKernel, LinePool, MemoryAccount, Points, line_schema
-from selpe.privacy import private
-from selpe.privacy.private import PrivateTable
-from selpe.privacy.select import ADJACENCIES, LAWS, Adjacency, Influence, Law, NoisyMax, OpenDPSelector
+from selpe.privacy import table as private_table_module
+from selpe.privacy.mechanisms import ADJACENCIES, LAWS, Adjacency, Influence, Law, NoisyMax, OpenDPSelector
+from selpe.privacy.table import PrivateTable
 from selpe.privacy.votes import Approval, Closeness, Predictive, Prototype, RecordVote
 from selpe.schema import Record, Schema
 
@@ -81,7 +81,7 @@ class World:
             return 0
 
         with self.monkeypatch.context() as patch:
-            patch.setattr(private, "assign", lambda *_: np.array(batch, dtype=np.intp))
+            patch.setattr(private_table_module, "assign", lambda *_: np.array(batch, dtype=np.intp))
             patch.setattr(OpenDPSelector, "draw", draw)
             patch.setattr(OpenDPSelector, "below", lambda *_: next(picks))
             table.select(

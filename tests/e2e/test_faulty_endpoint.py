@@ -26,11 +26,11 @@ from faulty_server import (
     status,
 )
 from in_process import Result, selpe
-from selpe.llm import Message, Request
-from selpe.llm.fake import FakeModel
-from selpe.llm.transport import Timeouts
+from selpe.intake import write_table
+from selpe.models import Message, Request
+from selpe.models.fake import FakeModel
+from selpe.models.http.transport import Timeouts
 from selpe.privacy.ledger import Ledger
-from selpe.table import write_table
 from small_world import SCHEMA, drawn
 
 RECORDS = {"low": 16, "high": 8}
@@ -109,8 +109,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "selpe.yaml").write_text(CONFIG, encoding="utf-8")
     for name in ("LEDGER", "KEY", "CACHE"):
         monkeypatch.setenv(f"SELPE_{name}", str(tmp_path / name.lower()))
-    monkeypatch.setattr("selpe.llm.http.WallClock", Clock)
-    monkeypatch.setattr("selpe.llm.transport.Timeouts", lambda: Timeouts(connect=2.0, first_byte=0.6, total=5.0))
+    monkeypatch.setattr("selpe.models.http.model.WallClock", Clock)
+    monkeypatch.setattr(
+        "selpe.models.http.transport.Timeouts", lambda: Timeouts(connect=2.0, first_byte=0.6, total=5.0)
+    )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -16,11 +16,11 @@ import pytest
 
 import selpe.report.summary  # noqa: F401  (loaded once, not in every child)
 from selpe.config import RunConfig, check_config
-from selpe.encode.hashing import HashingEncoder
-from selpe.llm.fake import FakeModel
-from selpe.release import RELEASED
-from selpe.run import Run
-from selpe.table import write_table
+from selpe.intake import write_table
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
+from selpe.run.lifecycle import Run
+from selpe.run.release import RELEASED
 from small_world import SCHEMA, drawn
 
 pytestmark = [

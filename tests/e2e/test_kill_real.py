@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from selpe.config import check_config
-from selpe.release import RELEASED
-from selpe.run import Run
-from selpe.table import write_table
+from selpe.intake import write_table
+from selpe.run.lifecycle import Run
+from selpe.run.release import RELEASED
 from small_world import SCHEMA, drawn
 
 pytestmark = [
@@ -35,9 +35,9 @@ KILLS = 5
 CHILD = """
 import sys
 from pathlib import Path
-from selpe.encode.hashing import HashingEncoder
-from selpe.llm.open import open_model
-from selpe.run import Run
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.open import open_model
+from selpe.run.lifecycle import Run
 
 with open_model("smollm2", memory=2**28, parallel=16) as model:
     print("ready", flush=True)

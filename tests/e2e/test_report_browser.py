@@ -14,11 +14,11 @@ import pytest
 from headless_browser import CHROMIUM, Browser
 from in_process import selpe
 from selpe.config import check_config
-from selpe.encode.hashing import HashingEncoder
-from selpe.evaluate.whole import evaluate
+from selpe.models.encoders.hashing import HashingEncoder
 from selpe.privacy.card import build_card
 from selpe.privacy.ledger import Ledger
 from selpe.report.compare import compare_page, compared
+from selpe.report.evaluate import evaluate
 from selpe.report.summary import summary_page
 from selpe.schema import Record, Schema
 from small_world import SCHEMA, drawn

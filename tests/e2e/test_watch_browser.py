@@ -11,7 +11,7 @@ import pytest
 
 from headless_browser import CHROMIUM, Browser
 from selpe.events import Answered, Finished, Included, PoolReady, Selected, StageStarted, Started
-from selpe.progress import Meter
+from selpe.run.progress import Meter
 from selpe.watch import WatchServer, live_view
 from small_world import SCHEMA
 

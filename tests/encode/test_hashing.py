@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selpe.encode import Encoder
-from selpe.encode.hashing import HashingEncoder
+from selpe.models.encoders import Encoder
+from selpe.models.encoders.hashing import HashingEncoder
 
 
 def test_it_is_an_encoder_that_keeps_texts_here() -> None:
@@ -31,7 +31,7 @@ def test_texts_that_share_words_lie_closer() -> None:
 
 
 def test_the_same_text_gets_the_same_vector_in_another_process() -> None:
-    code = "from selpe.encode.hashing import HashingEncoder; print(HashingEncoder(16).encode(['sore throat']).tolist())"
+    code = "from selpe.models.encoders.hashing import HashingEncoder; print(HashingEncoder(16).encode(['sore throat']).tolist())"
     other = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "7"}
     )

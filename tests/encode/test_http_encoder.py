@@ -31,15 +31,15 @@ from faulty_server import (
 )
 from llama_server import start
 from selpe.baselines.embedding import TextKernel
-from selpe.encode import Encoder
-from selpe.encode.alone import encode_alone
-from selpe.encode.hashing import HashingEncoder
-from selpe.encode.http import HttpEncoder
 from selpe.errors import ModelError
-from selpe.judge import SetJudge
-from selpe.kernel import MultiChannelKernel
-from selpe.llm.models import ModelStore
-from selpe.llm.transport import Timeouts
+from selpe.method.kernel import MultiChannelKernel
+from selpe.method.set_scores import SetJudge
+from selpe.models.encoders import Encoder
+from selpe.models.encoders.alone import encode_alone
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.encoders.http import HttpEncoder
+from selpe.models.http.transport import Timeouts
+from selpe.models.store.store import ModelStore
 from selpe.schema import Record
 from small_world import SCHEMA, drawn
 

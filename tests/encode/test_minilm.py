@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from selpe.encode.base import Encoder
-from selpe.encode.bert import read_safetensors
-from selpe.encode.minilm import MiniLMEncoder, Precision
 from selpe.errors import ModelError, ModelNotFoundError
-from selpe.llm.models import ModelStore
+from selpe.models.encoders.base import Encoder
+from selpe.models.encoders.bert import read_safetensors
+from selpe.models.encoders.minilm import MiniLMEncoder, Precision
+from selpe.models.store.store import ModelStore
 
 Rows = NDArray[Any]
 

@@ -12,17 +12,17 @@ import pytest
 from numpy.typing import NDArray
 
 from selpe.config import RunConfig, check_config
-from selpe.encode.base import Encoder, PublicEncoder
-from selpe.encode.hashing import HashingEncoder
-from selpe.encode.remembering import RememberingEncoder, VectorStore
 from selpe.errors import ModelError, RunError
-from selpe.generate import Generation, Generator
-from selpe.judge import SetJudge
-from selpe.kernel import MultiChannelKernel
-from selpe.llm.fake import FakeModel
-from selpe.run import Run
+from selpe.intake import write_table
+from selpe.method.generation import Generation, Generator
+from selpe.method.kernel import MultiChannelKernel
+from selpe.method.set_scores import SetJudge
+from selpe.models.encoders.base import Encoder, PublicEncoder
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.encoders.vectors import RememberingEncoder, VectorStore
+from selpe.models.fake import FakeModel
+from selpe.run.lifecycle import Run
 from selpe.schema import Record, Schema, TextField
-from selpe.table import write_table
 from small_world import SCHEMA, UNLABELLED, drawn
 
 MARK = "QX7zebra4711"

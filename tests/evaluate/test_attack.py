@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from private_world import MARKER
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import PrivacyError
-from selpe.evaluate import attack as package
-from selpe.evaluate.attack import attack
+from selpe.evaluation import attack as package
+from selpe.evaluation.attack import attack
+from selpe.models.encoders.hashing import HashingEncoder
 from selpe.schema import Record, Schema
 from small_world import SCHEMA, UNLABELLED, drawn
 from strategies import loose_records, schemas

@@ -15,11 +15,10 @@ from scipy.sparse import vstack
 from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from selpe.encode.hashing import HashingEncoder
-from selpe.evaluate.attack.copies import Search, find_copies
-from selpe.evaluate.attack.lineup import DEALS, Lineup, summed
-from selpe.evaluate.attack.membership import area, interval, kernel_distances, summarised, true_positives
-from selpe.evaluate.attack.records import (
+from selpe.evaluation.attack.copies import Search, find_copies
+from selpe.evaluation.attack.lineup import DEALS, Lineup, summed
+from selpe.evaluation.attack.membership import area, interval, kernel_distances, summarised, true_positives
+from selpe.evaluation.attack.records import (
     closest,
     copies_of,
     distance_to_closest_record,
@@ -27,9 +26,10 @@ from selpe.evaluate.attack.records import (
     scan,
     vectorised,
 )
-from selpe.evaluate.normalise import normalised
-from selpe.evaluate.words import passages
-from selpe.kernel import MultiChannelKernel
+from selpe.evaluation.normalise import normalised
+from selpe.evaluation.words import passages
+from selpe.method.kernel import MultiChannelKernel
+from selpe.models.encoders.hashing import HashingEncoder
 from selpe.schema import Record, Schema
 from small_world import SCHEMA, drawn
 
@@ -320,7 +320,7 @@ def _shared(private: Sequence[Record], made: Sequence[Record], n: int) -> bool:
 
 
 def test_chunks_of_the_synthetic_table_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from selpe.evaluate.attack import copies
+    from selpe.evaluation.attack import copies
 
     passage = " ".join("abcdefghij")
     made = texts(*("nothing",) * 7, passage, "nothing", f"x {passage}")

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from private_world import MARKER
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import PrivacyError
-from selpe.evaluate import fidelity as package
-from selpe.evaluate.embedding import Remembering, embed
-from selpe.evaluate.fidelity import fidelity, synthetic_only
+from selpe.evaluation import fidelity as package
+from selpe.evaluation.embedding import Remembering, embed
+from selpe.evaluation.fidelity import fidelity, synthetic_only
+from selpe.models.encoders.hashing import HashingEncoder
 from selpe.schema import Record, Schema
 from small_world import SCHEMA, UNLABELLED, drawn
 from strategies import loose_records, schemas

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import wasserstein_distance
 
-from selpe.evaluate.fidelity.associations import compare_pairs, correlation, correlation_ratio, cramers_v
-from selpe.evaluate.fidelity.distances import total_variation, wasserstein, with_missing
-from selpe.evaluate.fidelity.diversity import measure_diversity
-from selpe.evaluate.fidelity.marginals import BARS, bin_edges, compare_fields, histogram
-from selpe.evaluate.fidelity.neighbourhoods import draw_map, precision_and_recall
-from selpe.evaluate.fidelity.structure import Nodes, attributes, pairs, summed
-from selpe.evaluate.fidelity.text import compare_texts
-from selpe.evaluate.words import words
+from selpe.evaluation.fidelity.associations import compare_pairs, correlation, correlation_ratio, cramers_v
+from selpe.evaluation.fidelity.distances import total_variation, wasserstein, with_missing
+from selpe.evaluation.fidelity.diversity import measure_diversity
+from selpe.evaluation.fidelity.marginals import BARS, bin_edges, compare_fields, histogram
+from selpe.evaluation.fidelity.neighbourhoods import draw_map, precision_and_recall
+from selpe.evaluation.fidelity.structure import Nodes, attributes, pairs, summed
+from selpe.evaluation.fidelity.text import compare_texts
+from selpe.evaluation.words import words
 from selpe.schema import Record, Schema
 
 values = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30).map(np.array)

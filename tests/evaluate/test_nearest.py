@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from selpe.encode.hashing import HashingEncoder
-from selpe.evaluate.fidelity.nearest import mean_distance
+from selpe.evaluation.fidelity.nearest import mean_distance
+from selpe.models.encoders.hashing import HashingEncoder
 from small_world import SCHEMA, UNLABELLED, drawn
 
 ENCODER = HashingEncoder()

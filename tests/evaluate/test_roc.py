@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from selpe.evaluate.roc import areas, interval, resampled, weighted_areas
+from selpe.evaluation.roc import areas, interval, resampled, weighted_areas
 
 
 def drawn(records: int, classes: int, *, digits: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
@@ -64,7 +64,7 @@ def test_resamples_repeat_and_come_in_blocks_without_changing(monkeypatch: pytes
     first = resampled(truth, [chances], times=20)
     assert first.tolist() == resampled(truth, [chances], times=20).tolist()
     assert len(set(first.tolist())) > 10
-    monkeypatch.setattr("selpe.evaluate.roc._CELLS", 150)
+    monkeypatch.setattr("selpe.evaluation.roc._CELLS", 150)
     assert len(resampled(truth, [chances], times=20)) == 20
 
 

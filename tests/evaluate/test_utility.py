@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from learnable_world import SHOP, learnable
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import ConfigError, PrivacyError
-from selpe.evaluate.utility import Score, Utility, utility
+from selpe.evaluation.utility import Score, Utility, utility
+from selpe.models.encoders.hashing import HashingEncoder
 from selpe.schema import Record, Schema
 from small_world import UNLABELLED, drawn
 

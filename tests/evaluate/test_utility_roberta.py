@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from learnable_world import SHOP, WORDS, learnable
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import ModelError
-from selpe.evaluate.utility import utility
-from selpe.evaluate.views import open_view
-from selpe.evaluate.views.embedding import Embeddings
-from selpe.evaluate.views.roberta import FineTuning, RobertaView
+from selpe.evaluation.utility import utility
+from selpe.evaluation.views import open_view
+from selpe.evaluation.views.embedding import Embeddings
+from selpe.evaluation.views.roberta import FineTuning, RobertaView
+from selpe.models.encoders.hashing import HashingEncoder
 from selpe.schema import Record
 
 QUICK = FineTuning(epochs=1, least_steps=60, batch=16, rate=3e-3, length=48, device="cpu")
@@ -127,7 +127,7 @@ def test_a_folder_is_loaded_by_name_and_scored(
 
     RobertaForMaskedLM(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    monkeypatch.setattr("selpe.evaluate.views.roberta.FineTuning", lambda: QUICK)
+    monkeypatch.setattr("selpe.evaluation.views.roberta.FineTuning", lambda: QUICK)
     name = f"roberta:{tmp_path}"
     told: list[float] = []
     found = utility(

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from learnable_world import SHOP, learnable
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import ModelError
-from selpe.evaluate.utility import utility
-from selpe.evaluate.views import tabstar_worker
-from selpe.evaluate.views.tabstar import VARIABLE, TabStarView, create_environment, environment_python
+from selpe.evaluation.utility import utility
+from selpe.evaluation.views import tabstar_worker
+from selpe.evaluation.views.tabstar import VARIABLE, TabStarView, create_environment, environment_python
+from selpe.models.encoders.hashing import HashingEncoder
 from selpe.schema import Record
 
 # What the view uses of the package: learns how often each device comes with each class, and lists classes backwards.

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from selpe.encode.hashing import HashingEncoder
-from selpe.evaluate.utility import utility
-from selpe.evaluate.views import open_view
-from selpe.evaluate.views.boosted import AXES
-from selpe.evaluate.views.embedding import Embeddings, leading_axes
+from selpe.evaluation.utility import utility
+from selpe.evaluation.views import open_view
+from selpe.evaluation.views.boosted import AXES
+from selpe.evaluation.views.embedding import Embeddings, leading_axes
+from selpe.intake import parse_records, read_table
+from selpe.models.encoders.hashing import HashingEncoder
 from selpe.schema import Record, Schema, Value
-from selpe.table import parse_records, read_table
 
 ENCODER = HashingEncoder(64)
 FIELDS: dict[str, tuple[str, list[Value]]] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from lark import Lark
 
-from selpe.evaluate.validity import (
+from selpe.evaluation.validity import (
     extract,
     rough,
     rough_grammar,
@@ -19,8 +19,8 @@ from selpe.evaluate.validity import (
     strict_grammar,
     validator,
 )
+from selpe.intake import read_table, to_records
 from selpe.schema import Record, Schema, Value
-from selpe.table import read_table, to_records
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

@@ -8,7 +8,7 @@ import jsonschema
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from selpe.evaluate.validity import extract, rough, strict
+from selpe.evaluation.validity import extract, rough, strict
 from selpe.schema import Schema
 from strategies import Mutation, loose_records, mutations, raw_text, records, schemas, texts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from selpe.evaluate.validity import rough, strict
+from selpe.evaluation.validity import rough, strict
 from selpe.schema import Schema
 
 SCHEMA = Schema.from_yaml("""

@@ -17,12 +17,12 @@ import pytest
 import selpe
 from evaluated_world import QUICK, World, make_world
 from private_world import MARKER
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import ConfigError, DataError, PrivacyError, RunError
-from selpe.evaluate.gather import gather
-from selpe.evaluate.whole import Evaluation, evaluate
-from selpe.evaluate.winners import winners_over_rounds
-from selpe.table import write_table
+from selpe.evaluation.winners import winners_over_rounds
+from selpe.intake import write_table
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.report.evaluate import Evaluation, evaluate
+from selpe.report.gather import gather
 from small_world import SCHEMA, UNLABELLED, drawn
 
 
@@ -249,7 +249,7 @@ def test_evaluate_is_a_function_and_a_package_whichever_comes_first() -> None:
         "import sys, selpe\n"
         "assert 'numpy' not in sys.modules\n"
         "first = selpe.evaluate\n"
-        "import selpe.evaluate.validity\n"
+        "import selpe.evaluation.validity\n"
         "from selpe import evaluate\n"
         "assert first is evaluate is sys.modules['selpe.evaluate'] and callable(evaluate)\n"
         "try:\n    evaluate([{}])\nexcept Exception as error:\n    print(type(error).__name__)\n"

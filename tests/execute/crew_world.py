@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import Any
 
 from selpe.errors import ModelError
-from selpe.execute.crew import Crew, WorkerLostError
 from selpe.execute.worker import Order, Worker
-from selpe.llm.base import Answer, Capabilities, Request
-from selpe.llm.fake import FakeModel
+from selpe.execute.workers import Crew, WorkerLostError
+from selpe.models.base import Answer, Capabilities, Request
+from selpe.models.fake import FakeModel
 
 HERE = "crew_world"
 

@@ -15,18 +15,18 @@ import command_line
 from crew_world import HERE, ThreadHands
 from selpe.cli.run import _with_place
 from selpe.config import RunConfig, check_config, load_config
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import ConfigError, ModelError, PromptTooLongError
-from selpe.estimate import estimate
 from selpe.execute import executing
-from selpe.execute.crew import Crew
 from selpe.execute.spread import SpreadEncoder, SpreadModel
 from selpe.execute.worker import Broken, Order, Reply
-from selpe.llm.base import Answer, Request
-from selpe.llm.fake import FakeModel
-from selpe.release import RELEASED
-from selpe.run import Run
-from selpe.table import write_table
+from selpe.execute.workers import Crew
+from selpe.intake import write_table
+from selpe.models.base import Answer, Request
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
+from selpe.run.estimate import estimate
+from selpe.run.lifecycle import Run
+from selpe.run.release import RELEASED
 from small_world import SCHEMA, drawn
 
 BAD = 17  # the seeds of requests that are bad, modulo a number of the test's

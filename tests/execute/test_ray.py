@@ -16,17 +16,17 @@ import pytest
 
 from crew_world import HERE, prompts
 from selpe.config import RunConfig, check_config
-from selpe.encode.hashing import HashingEncoder
+from selpe.config.execution import RaySettings
 from selpe.events import Answered, Event, StageStarted
 from selpe.execute.ray import RayHands, connected, crew_of
-from selpe.execute.settings import RaySettings
 from selpe.execute.spread import SpreadEncoder, SpreadModel
 from selpe.execute.worker import Order
-from selpe.llm.base import Request
-from selpe.llm.fake import FakeModel
-from selpe.release import RELEASED
-from selpe.run import Run
-from selpe.table import write_table
+from selpe.intake import write_table
+from selpe.models.base import Request
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
+from selpe.run.lifecycle import Run
+from selpe.run.release import RELEASED
 from small_world import SCHEMA, drawn
 
 # A busy machine must not make Ray believe that its nodes are dead, or that they never start.

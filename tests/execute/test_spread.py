@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from crew_world import GATE, HERE, ThreadHands, crew_of, prompts
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import ConfigError, ModelError
 from selpe.execute.spread import CHUNK, SpreadEncoder, SpreadModel
 from selpe.execute.worker import Order, Worker
-from selpe.llm.base import Answer, Request
-from selpe.llm.fake import FakeModel
+from selpe.models.base import Answer, Request
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
 
 Build = Callable[..., ThreadHands]
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from selpe.encode.hashing import HashingEncoder
 from selpe.experiments.cells import Bench
 from selpe.experiments.designs import Ask
 from selpe.experiments.judging import Judge
 from selpe.experiments.sizes import SIZES, Size
 from selpe.experiments.sources import Source, open_source
-from selpe.llm.base import ChatModel
-from selpe.llm.fake import FakeModel
-from selpe.table import write_table
+from selpe.intake import write_table
+from selpe.models.base import ChatModel
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
 from small_world import SCHEMA, drawn
 
 # Votes on guides and sets train models, which takes long where many share a processor.

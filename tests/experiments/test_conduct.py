@@ -26,8 +26,8 @@ from selpe.experiments.designs import DESIGNS
 from selpe.experiments.grid import Cell
 from selpe.experiments.outlook import outlook
 from selpe.experiments.results import gather
-from selpe.llm.base import Answer, Follow, Request
-from selpe.llm.fake import FakeModel
+from selpe.models.base import Answer, Follow, Request
+from selpe.models.fake import FakeModel
 from selpe.privacy.ledger import Ledger
 
 
@@ -322,7 +322,7 @@ sys.path[:0] = {paths!r}
 from bench_world import ask, bench
 from selpe.experiments.conduct import conduct
 from selpe.experiments.designs import DESIGNS
-from selpe.llm.fake import FakeModel
+from selpe.models.fake import FakeModel
 with bench(Path({root!r}), model=FakeModel(seconds_per_answer=0.1)) as made:
     conduct(list(DESIGNS["compare"](ask())), made)
 """

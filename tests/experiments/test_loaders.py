@@ -12,9 +12,9 @@ from selpe.experiments.loaders import NAMES, find, loader_of, recognise
 from selpe.experiments.loaders.enrich import require_local
 from selpe.experiments.loaders.load import Loaded, load, shortened
 from selpe.experiments.loaders.write import is_prepared, load_schema, write
-from selpe.llm.fake import FakeModel
+from selpe.intake import parse_records, read_table
+from selpe.models.fake import FakeModel
 from selpe.schema import Record, Schema
-from selpe.table import parse_records, read_table
 
 
 def everything(loaded: Loaded) -> list[Record]:

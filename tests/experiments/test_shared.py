@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from selpe.encode.hashing import HashingEncoder
 from selpe.experiments.shared import SharedAnswers, slug, speed_of
-from selpe.llm.base import Request
-from selpe.llm.fake import FakeModel
+from selpe.models.base import Request
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
 
 REQUESTS = [Request(prompt="write something", seed=seed) for seed in range(5)]
 

@@ -14,7 +14,7 @@ from selpe.experiments.loaders import loader_of
 from selpe.experiments.loaders.load import load
 from selpe.experiments.loaders.write import write
 from selpe.experiments.sources import open_source
-from selpe.table import write_table
+from selpe.intake import write_table
 from small_world import SCHEMA, UNLABELLED, drawn
 
 

@@ -304,7 +304,7 @@ def test_everything_is_written_to_a_folder(tmp_path: Path) -> None:
 
 
 def test_all_arms_have_titles_and_known_methods() -> None:
-    from selpe.baselines import METHODS
+    from selpe.config.methods import METHODS
 
     assert {arm.method for arm in ARMS.values()} == set(METHODS)
     assert len({arm.title for arm in ARMS.values()}) == len(ARMS)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-import selpe.release
 import selpe.report.summary
-import selpe.run
+import selpe.run.lifecycle
+import selpe.run.release
 from fire_world import (
     at,
     befallen,
@@ -28,12 +28,12 @@ from fire_world import (
     state,
 )
 from in_process import selpe as command
-from selpe.encode.remembering import VectorStore
 from selpe.errors import RunError
-from selpe.event_log import EventLog
-from selpe.llm.base import Answer, Request
-from selpe.llm.remembering import AnswerStore
+from selpe.models.answers import AnswerStore
+from selpe.models.base import Answer, Request
+from selpe.models.encoders.vectors import VectorStore
 from selpe.privacy.ledger import Ledger
+from selpe.run.event_log import EventLog
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and limits of the system")
 
@@ -53,9 +53,9 @@ MOMENTS: dict[str, tuple[Any, str, int, int]] = {
     "before an answer is kept": (AnswerStore, "put", 5, 1),
     "before vectors are kept": (VectorStore, "put", 1, 1),
     "before an event is logged": (EventLog, "_write", 3, 1),
-    "before the release is written": (selpe.release, "write_table", 1, 2),
-    "before the card is written": (selpe.release, "build_card", 1, 1),
-    "before 'running' is noted": (selpe.run, "write_manifest", 3, 1),
+    "before the release is written": (selpe.run.release, "write_table", 1, 2),
+    "before the card is written": (selpe.run.release, "build_card", 1, 1),
+    "before 'running' is noted": (selpe.run.lifecycle, "write_manifest", 3, 1),
 }
 
 
@@ -79,7 +79,7 @@ def test_a_disk_that_fills_up_stops_the_run_cleanly_and_it_goes_on_when_there_is
 
 
 def test_a_run_folder_that_cannot_be_filled_leaves_nothing_in_the_way(project: Path) -> None:
-    refused = befallen(("run", "--name", "mine", "--yes"), at(selpe.run.Run, "create", fill_up))
+    refused = befallen(("run", "--name", "mine", "--yes"), at(selpe.run.lifecycle.Run, "create", fill_up))
     require_tidy(refused, 1)
     assert not (project / "runs" / "mine").exists()
     require_tidy(command("run", "--name", "mine", "--yes"), 0)

@@ -15,19 +15,19 @@ from hypothesis import strategies as st
 from fire_world import choices, damaged, fuzz, make_project, ours_or_fine, places, require_tidy, spent, twisted
 from in_process import selpe
 from selpe.config import load_config
-from selpe.encode.hashing import HashingEncoder
-from selpe.encode.remembering import RememberingEncoder, VectorStore
 from selpe.errors import ModelError
-from selpe.evaluate.gather import gather
-from selpe.event_log import EventReader
-from selpe.llm.base import Answer, Request
-from selpe.llm.models import ModelStore
-from selpe.llm.open import open_model
-from selpe.llm.prepare import prepare
-from selpe.llm.remembering import AnswerStore
-from selpe.progress import Meter
-from selpe.release import RELEASED
-from selpe.run import Run, list_runs
+from selpe.models.answers import AnswerStore
+from selpe.models.base import Answer, Request
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.encoders.vectors import RememberingEncoder, VectorStore
+from selpe.models.engine.prepare import prepare
+from selpe.models.open import open_model
+from selpe.models.store.store import ModelStore
+from selpe.report.gather import gather
+from selpe.run.event_log import EventReader
+from selpe.run.lifecycle import Run, list_runs
+from selpe.run.progress import Meter
+from selpe.run.release import RELEASED
 from selpe.schema import Schema
 from selpe.watch import folder_view
 from small_world import SCHEMA
@@ -297,7 +297,7 @@ def test_a_damaged_model_file_is_refused(tmp_path: Path, tiny: bytes, data: st.D
     head = data.draw(damaged(tiny[:9000]))
     path = tmp_path / "tiny.gguf"
     path.write_bytes(head + tiny[9000:])
-    with patch("selpe.llm.prepare.openvino_genai", side_effect=RuntimeError("put off")):
+    with patch("selpe.models.engine.prepare.openvino_genai", side_effect=RuntimeError("put off")):
         assert isinstance(ours_or_fine(lambda: prepare(path, tmp_path / "prepared")), ModelError)
 
 
@@ -313,7 +313,7 @@ def test_damaged_notes_of_the_model_store_are_made_anew_or_refused(tmp_path: Pat
     ours_or_fine(lambda: store.ensure(str(brought)))
     servers = tmp_path / "servers.json"
     servers.write_text(json.dumps(data.draw(twisted({"http://h:1/v1": {"dialect": "openai", "seed": True}}))))
-    with patch("selpe.llm.open.cache_folder", return_value=tmp_path):
+    with patch("selpe.models.open.cache_folder", return_value=tmp_path):
         ours_or_fine(lambda: open_model("http://127.0.0.1:9/v1#m").close())
 
 

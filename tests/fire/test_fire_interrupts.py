@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-import selpe.release
 import selpe.report.summary
-import selpe.run
+import selpe.run.lifecycle
+import selpe.run.release
 from fire_world import (
     MARK,
     at,
@@ -27,13 +27,12 @@ from fire_world import (
     state,
 )
 from in_process import selpe as command
-from selpe.encode.remembering import RememberingEncoder
-from selpe.event_log import EventLog, EventReader
 from selpe.events import Answered, Included, Started, Trained
-from selpe.llm.remembering import AnswerStore
-from selpe.privacy import journal
-from selpe.privacy.ledger import Ledger
-from selpe.progress import Meter
+from selpe.models.answers import AnswerStore
+from selpe.models.encoders.vectors import RememberingEncoder
+from selpe.privacy.ledger import Ledger, journal
+from selpe.run.event_log import EventLog, EventReader
+from selpe.run.progress import Meter
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signals")
 RUN = ("run", "--name", "mine", "--yes")
@@ -81,7 +80,7 @@ def test_a_signal_stops_a_run_cleanly_and_nothing_is_paid_for_twice(project: Pat
 
 
 def test_a_signal_while_the_release_is_written_is_too_late_to_stop_it(project: Path) -> None:
-    require_tidy(befallen(RUN, at(selpe.release, "build_card", sent(signal.SIGTERM))), 0)
+    require_tidy(befallen(RUN, at(selpe.run.release, "build_card", sent(signal.SIGTERM))), 0)
     assert state(project) == "done"
     assert spent(project) == pytest.approx(4.0)
 
@@ -98,7 +97,7 @@ def test_nohup_means_what_it_says(project: Path) -> None:
 
 
 def test_a_signal_before_anything_began_spends_nothing(project: Path) -> None:
-    ended = befallen(RUN, at(selpe.run.Run, "create", sent(signal.SIGTERM)))
+    ended = befallen(RUN, at(selpe.run.lifecycle.Run, "create", sent(signal.SIGTERM)))
     assert ended.code == -signal.SIGTERM
     assert not (project / "ledger").exists()
 
@@ -119,7 +118,7 @@ class Jumping(datetime):
 
 def test_a_clock_that_jumps_changes_times_and_nothing_else(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "datetime", Jumping)
-    monkeypatch.setattr(selpe.run, "datetime", Jumping)
+    monkeypatch.setattr(selpe.run.lifecycle, "datetime", Jumping)
     looks = 0
 
     def leaping() -> float:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from fire_world import damaged, fuzz, ledger, make_project, ours_or_fine, places, require_tidy, twisted
 from in_process import selpe
 from selpe.errors import LedgerError, SelPEError
-from selpe.privacy.journal import GENESIS, _chain, canonical
 from selpe.privacy.ledger import Charge
+from selpe.privacy.ledger.journal import GENESIS, _chain, canonical
 
 
 @pytest.fixture(scope="module")

@@ -109,7 +109,7 @@ def _plain(line: str) -> str:
 def test_importing_every_default_dependency_speaks_to_no_one(tmp_path: Path) -> None:
     names = [name for name in default_modules() if name not in ("openvino_telemetry", "selpe")]
     assert {"openvino", "pyarrow", "opendp"} <= set(names)
-    found = outcome("import selpe.llm.runtime as r\nr.openvino()\n" + _DEFAULTS.format(names=names), tmp_path)
+    found = outcome("import selpe.models.engine.runtime as r\nr.openvino()\n" + _DEFAULTS.format(names=names), tmp_path)
     assert found["attempts"] == []
     assert not found["telemetry"]
     # No identifier is left in the user's folders. hf_xet, which nothing of ours imports, begins a log of its own.

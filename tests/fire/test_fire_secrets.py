@@ -14,9 +14,9 @@ from fire_world import require_tidy, state
 from in_process import selpe
 from selpe.config import check_config
 from selpe.errors import ConfigError
-from selpe.llm.transport import Timeouts
-from selpe.manifest import with_password, without_password
-from selpe.run import Run
+from selpe.intake.addresses import with_password, without_password
+from selpe.models.http.transport import Timeouts
+from selpe.run.lifecycle import Run
 from small_world import SCHEMA
 
 KEY = "sk-Sentinel-4711-abcdefghijklmnop"
@@ -34,8 +34,10 @@ def test_an_api_key_is_nowhere_but_in_the_request(
     project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answer: str
 ) -> None:
     monkeypatch.setenv("SELPE_API_KEY", KEY)
-    monkeypatch.setattr("selpe.llm.http.WallClock", Clock)
-    monkeypatch.setattr("selpe.llm.transport.Timeouts", lambda: Timeouts(connect=2.0, first_byte=2.0, total=5.0))
+    monkeypatch.setattr("selpe.models.http.model.WallClock", Clock)
+    monkeypatch.setattr(
+        "selpe.models.http.transport.Timeouts", lambda: Timeouts(connect=2.0, first_byte=2.0, total=5.0)
+    )
     caplog.set_level("DEBUG")
     told = {"error": {"message": f"the key {KEY} is wrong, Bearer {KEY}"}}
     good = mixture(written, [status(500, told)], share=0.1)

@@ -17,12 +17,12 @@ from fire_world import MARK, ledger, require_tidy, spent, state
 from in_process import selpe
 from page_reader import Page
 from selpe.cli import console
-from selpe.generate import Generator, Proposal
-from selpe.guides import builtin_guides
-from selpe.llm.base import Answer, Request
-from selpe.llm.fake import FakeModel
+from selpe.intake import read_table, write_table
+from selpe.method.generation import Generator, Proposal
+from selpe.method.guides import builtin_guides
+from selpe.models.base import Answer, Request
+from selpe.models.fake import FakeModel
 from selpe.schema import Schema
-from selpe.table import read_table, write_table
 from selpe.watch import folder_view
 from small_world import SCHEMA
 

@@ -12,7 +12,7 @@ import pytest
 import selpe.report.summary  # noqa: F401  (loaded once, not in every child)
 from fire_world import choices, ledger, require_tidy, spent, state
 from in_process import selpe as command
-from selpe.evolve import Evolution
+from selpe.method.algorithm import Evolution
 from selpe.privacy.ledger import Charge
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from faulty_server import Behaviour, Call, FastClock, said
-from selpe.llm import Message, Request
-from selpe.llm.http import HttpModel
+from selpe.models import Message, Request
+from selpe.models.http.model import HttpModel
 
 SCHEMA: Mapping[str, Any] = {
     "type": "object",

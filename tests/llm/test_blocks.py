@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selpe.llm.blocks import BlockPool, Lease
+from selpe.models.engine.blocks import BlockPool, Lease
 
 SIZE = 8
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from selpe.llm.endpoint import Backoff, Breaker, Limit
+from selpe.models.http.endpoint import Backoff, Breaker, Limit
 
 
 def test_waiting_times_are_spread_evenly_below_a_bound_that_doubles_up_to_the_cap() -> None:

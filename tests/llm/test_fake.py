@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selpe.errors import PromptTooLongError
-from selpe.llm import Answer, ChatModel, Message, Request
-from selpe.llm.fake import FakeModel, Faults
-from selpe.llm.sampled_text import sample_pattern
+from selpe.models import Answer, ChatModel, Message, Request
+from selpe.models.fake import FakeModel, Faults
+from selpe.models.sampled_text import sample_pattern
 from selpe.schema import Schema
 
 SCHEMA = Schema.from_yaml(

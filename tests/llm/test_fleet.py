@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from selpe.llm.endpoint import Limit
-from selpe.llm.fleet import Done, Endpoint, Fleet
-from selpe.llm.transport import Address, Transport
+from selpe.models.http.endpoint import Limit
+from selpe.models.http.fleet import Done, Endpoint, Fleet
+from selpe.models.http.transport import Address, Transport
 
 
 def endpoint(name: str, *, pace: float = 0.0, slots: int = 64) -> Endpoint:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from selpe.errors import ModelError
-from selpe.llm.base import Request
-from selpe.llm.guide import Grammars, Guide, _Matcher
+from selpe.models.base import Request
+from selpe.models.engine.grammar import Grammars, Guide, _Matcher
 from toy_engine import END, ToyVocabulary
 
 LEVEL = {"type": "object", "properties": {"level": {"enum": ["low", "high"]}}, "required": ["level"]}

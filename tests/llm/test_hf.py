@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from selpe.errors import ModelError, PromptTooLongError
-from selpe.llm.base import Answer, ChatModel, Message, Request
-from selpe.llm.hf import HFModel
+from selpe.models.base import Answer, ChatModel, Message, Request
+from selpe.models.hf import HFModel
 
 PERSON = {
     "type": "object",

@@ -19,10 +19,10 @@ from faulty_server import MODELS, Behaviour, Call, FaultyServer, status
 from http_client import SCHEMA, chat, chats, echo, model
 from llama_server import start
 from selpe.errors import ConfigError, ModelError
-from selpe.llm import Answer, ChatModel, Request
-from selpe.llm.http import HttpModel
-from selpe.llm.secret import Secret
-from selpe.llm.transport import Address
+from selpe.models import Answer, ChatModel, Request
+from selpe.models.http.model import HttpModel
+from selpe.models.http.secret import Secret
+from selpe.models.http.transport import Address
 
 # --- streams ---------------------------------------------------------------------------------------------------------
 

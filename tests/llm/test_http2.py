@@ -17,8 +17,8 @@ import pytest
 
 from faulty_server import MODELS, make_certificate, said
 from http_client import chats
-from selpe.llm.http import HttpModel
-from selpe.llm.secret import Secret
+from selpe.models.http.model import HttpModel
+from selpe.models.http.secret import Secret
 
 KEY = "sk-over-http2-SECRET"
 

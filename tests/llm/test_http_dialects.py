@@ -11,7 +11,7 @@ import pytest
 from faulty_server import MODELS, Behaviour, Call, FaultyServer, cut, hang_up, mixture, ok, said, status
 from http_client import RECORD, SCHEMA, chat, echo, model
 from selpe.errors import ModelError
-from selpe.llm import Request
+from selpe.models import Request
 
 # --- dialects --------------------------------------------------------------------------------------------------------
 

@@ -29,10 +29,10 @@ from faulty_server import (
     status,
 )
 from selpe.errors import ModelError, PromptTooLongError
-from selpe.llm import Answer, Message, Request
-from selpe.llm.faults import POLICIES, FaultKind, clean, from_status, retry_after
-from selpe.llm.http import HttpModel
-from selpe.llm.transport import Timeouts
+from selpe.models import Answer, Message, Request
+from selpe.models.http.faults import POLICIES, FaultKind, clean, from_status, retry_after
+from selpe.models.http.model import HttpModel
+from selpe.models.http.transport import Timeouts
 
 HELLO = Request(messages=(Message("user", "hello"),), key="k")
 QUICK = Timeouts(connect=2.0, first_byte=0.25, total=0.5)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from selpe.errors import ModelNotFoundError
-from selpe.llm.blobs import bytes_under
-from selpe.llm.models import ModelStore
-from selpe.llm.registry import REGISTRY, IndexSource, ModelEntry, ModelFile, WheelPart
+from selpe.models.store.blobs import bytes_under
+from selpe.models.store.registry import REGISTRY, IndexSource, ModelEntry, ModelFile, WheelPart
+from selpe.models.store.store import ModelStore
 from web_site import site
 
 BODY = bytes(range(256)) * 64

@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 
 from selpe.errors import ModelError, ModelNotFoundError, PromptTooLongError
-from selpe.llm.base import Answer, ChatModel, Message, Request
-from selpe.llm.llamacpp import LlamaCppModel
+from selpe.models.base import Answer, ChatModel, Message, Request
+from selpe.models.llamacpp import LlamaCppModel
 
 pytest.importorskip("xllamacpp", reason="the llama.cpp engine is not installed")
 pytestmark = pytest.mark.real_model

@@ -13,9 +13,9 @@ import pytest
 from gguf import GGMLQuantizationType
 
 from selpe.errors import ModelError, PromptTooLongError
-from selpe.llm import paged
-from selpe.llm.base import Answer, ChatModel, Message, Request
-from selpe.llm.local import MEBIBYTE, LocalModel
+from selpe.models.base import Answer, ChatModel, Message, Request
+from selpe.models.engine import paged
+from selpe.models.engine.local import MEBIBYTE, LocalModel
 from tiny_gguf import CONTEXT, write_tiny_gguf
 
 SHARED = "every prompt begins with this long and rather boring sentence, for the sake of sharing it. "
@@ -176,7 +176,7 @@ def test_a_closed_model_says_so(tiny: Path) -> None:
 
 def test_several_processes_may_prepare_the_same_model_at_once(tiny: Path, tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib; from selpe.llm.prepare import prepare;"
+        "import sys, pathlib; from selpe.models.engine.prepare import prepare;"
         "print(prepare(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])).graph.stat().st_size)"
     )
     command = [sys.executable, "-c", code, str(tiny), str(tmp_path)]
@@ -219,7 +219,7 @@ def test_openvino_is_imported_without_telemetry(tmp_path: Path) -> None:
         "import sys, socket\n"
         "def refuse(*a): raise SystemExit('a connection was tried')\n"
         "socket.socket.connect = refuse; socket.getaddrinfo = refuse\n"
-        "from selpe.llm.runtime import openvino, openvino_genai\n"
+        "from selpe.models.engine.runtime import openvino, openvino_genai\n"
         "openvino(); openvino_genai()\n"
         "from openvino.tools.ovc import telemetry_utils\n"
         "assert telemetry_utils.tm.__name__.endswith('telemetry_stub'), telemetry_utils.tm\n"

@@ -11,11 +11,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from selpe.llm.base import Message, Request
-from selpe.llm.local import LocalModel
-from selpe.llm.models import ModelStore
-from selpe.llm.prepare import prepare
-from selpe.llm.runtime import openvino_genai, settings
+from selpe.models.base import Message, Request
+from selpe.models.engine.local import LocalModel
+from selpe.models.engine.prepare import prepare
+from selpe.models.engine.runtime import openvino_genai, settings
+from selpe.models.store.store import ModelStore
 from selpe.schema import Schema
 
 pytestmark = pytest.mark.real_model

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from selpe.errors import ModelError, ModelNotFoundError
-from selpe.llm.download import Step
-from selpe.llm.models import ModelStore
-from selpe.llm.registry import REGISTRY, HubSource, IndexSource, ModelEntry, ModelFile
+from selpe.models.store.download import Step
+from selpe.models.store.registry import REGISTRY, HubSource, IndexSource, ModelEntry, ModelFile
+from selpe.models.store.store import ModelStore
 from web_site import Site, site
 
 BODY = bytes(range(256)) * 8192  # 2 MiB: two chunks of a download
@@ -26,7 +26,7 @@ SHA = hashlib.sha256(BODY).hexdigest()
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     with site() as served:
         monkeypatch.setenv("HF_ENDPOINT", served.url)
-        monkeypatch.setattr("selpe.llm.download._pause", lambda *_: 0.0)
+        monkeypatch.setattr("selpe.models.store.download._pause", lambda *_: 0.0)
         yield served
 
 
@@ -122,7 +122,7 @@ def test_a_source_that_fails_is_named_with_its_reason(
 
 def test_a_dead_host_is_named(store: ModelStore, monkeypatch: pytest.MonkeyPatch) -> None:
     hub_model(monkeypatch)
-    monkeypatch.setattr("selpe.llm.download._pause", lambda *_: 0.0)
+    monkeypatch.setattr("selpe.models.store.download._pause", lambda *_: 0.0)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(ModelNotFoundError, match=r"127\.0\.0\.1 cannot be reached"):
         store.ensure("toy")
@@ -201,7 +201,7 @@ def test_a_disk_without_room_is_noticed_before_fetching(
     hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub_model(monkeypatch)
-    monkeypatch.setattr("selpe.llm.fetching.shutil.disk_usage", lambda _: _Full())
+    monkeypatch.setattr("selpe.models.store.fetching.shutil.disk_usage", lambda _: _Full())
     with pytest.raises(ModelError, match="disk is full"):
         store.ensure("toy")
     assert hub.seen == []
@@ -214,7 +214,7 @@ class _Full:
 _FETCHER = """
 import sys
 from pathlib import Path
-from selpe.llm.models import ModelStore
+from selpe.models.store.store import ModelStore
 print(ModelStore(Path(sys.argv[1])).ensure("hf:org/toy:toy.gguf").read_bytes() == bytes(range(256)) * 8192)
 """
 

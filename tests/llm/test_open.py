@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import ConfigError, ModelError, ModelNotFoundError
-from selpe.llm.base import ChatModel
-from selpe.llm.fake import FakeModel
-from selpe.llm.models import ModelStore
-from selpe.llm.open import open_encoder, open_model
+from selpe.models.base import ChatModel
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
+from selpe.models.open import open_encoder, open_model
+from selpe.models.store.store import ModelStore
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_llama_cpp_takes_over_where_the_embedded_engine_cannot_read_a_model(
     def cannot(*_: object, **__: object) -> None:
         raise ModelError("OpenVINO cannot convert this model")
 
-    monkeypatch.setattr("selpe.llm.local.LocalModel", cannot)
+    monkeypatch.setattr("selpe.models.engine.local.LocalModel", cannot)
     model = open_model(str(smollm2), store=store, parallel=2, threads=1, memory=1 << 20)
     assert model.name.startswith("llamacpp:")
     assert model.capabilities().parallel == 2

@@ -7,11 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from selpe.generate import Generator, Proposal
-from selpe.guides import Guide
-from selpe.llm import Answer, Request
-from selpe.llm.fake import FakeModel, Faults
-from selpe.llm.remembering import AnswerStore, RememberingModel
+from selpe.method.generation import Generator, Proposal
+from selpe.method.guides import Guide
+from selpe.models import Answer, Request
+from selpe.models.answers import AnswerStore, RememberingModel
+from selpe.models.fake import FakeModel, Faults
 from small_world import SCHEMA
 
 
@@ -76,10 +76,10 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from small_world import SCHEMA
-from selpe.generate import Generator, Proposal
-from selpe.guides import Guide
-from selpe.llm.fake import FakeModel
-from selpe.llm.remembering import AnswerStore, RememberingModel
+from selpe.method.generation import Generator, Proposal
+from selpe.method.guides import Guide
+from selpe.models.fake import FakeModel
+from selpe.models.answers import AnswerStore, RememberingModel
 model = RememberingModel(FakeModel(seconds_per_answer=0.002), AnswerStore(Path(sys.argv[1])))
 print("ready", flush=True)
 Generator(model, SCHEMA).generate([Proposal(Guide("doc"), seed, label="low") for seed in range(200)])

@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 
 from selpe.errors import ModelError
-from selpe.llm import runtime
-from selpe.llm.local import LocalModel
-from selpe.llm.machine import ENGINES
+from selpe.models.engine import runtime
+from selpe.models.engine.local import LocalModel
+from selpe.models.machine import ENGINES
 
 
 def failing_with(problem: ImportError, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from selpe.llm.sampling import Echoes, Taste, choose, generator
+from selpe.models.engine.sampling import Echoes, Taste, choose, generator
 
 ROW = np.log(np.array([0.4, 0.3, 0.2, 0.08, 0.02], np.float32))
 

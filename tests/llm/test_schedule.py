@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from selpe.errors import PromptTooLongError
-from selpe.llm.base import Answer, Request
-from selpe.llm.schedule import Scheduler, Work
+from selpe.models.base import Answer, Request
+from selpe.models.engine.schedule import Scheduler, Work
 from toy_engine import ToyBackend, ToyVocabulary, expected_text
 
 

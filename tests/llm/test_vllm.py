@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from selpe.errors import ConfigError
-from selpe.llm.base import Answer, Message, Request
-from selpe.llm.open import open_model
-from selpe.llm.vllm import VllmModel
+from selpe.models.base import Answer, Message, Request
+from selpe.models.open import open_model
+from selpe.models.vllm import VllmModel
 
 
 class Tokenizer:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.llm.base import Request
-from selpe.llm.sampling import Taste, choose, generator
-from selpe.llm.schedule import Work
+from selpe.models.base import Request
+from selpe.models.engine.sampling import Taste, choose, generator
+from selpe.models.engine.schedule import Work
 
 END = 256
 UNWRITTEN = -1

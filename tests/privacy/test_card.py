@@ -10,9 +10,9 @@ from jsonschema import Draft202012Validator
 
 from selpe.config import RunConfig
 from selpe.privacy.card import build_card, render_markdown
-from selpe.privacy.charges import Budget, Charge, Spent
-from selpe.privacy.private import Selection
-from selpe.privacy.select import Guarantee
+from selpe.privacy.ledger.charges import Budget, Charge, Spent
+from selpe.privacy.mechanisms import Guarantee
+from selpe.privacy.table import Selection
 from selpe.schema import Schema
 
 TEXT: dict[str, Any] = {"type": "string", "minLength": 1}

@@ -17,11 +17,11 @@ from private_world import LineKernel, LinePool, MemoryAccount, Points, line_sche
 from selpe.errors import BudgetError, ConfigError, ModelError, PrivacyError
 from selpe.privacy import histograms
 from selpe.privacy.accounting import Gaussian, gaussian_epsilon
-from selpe.privacy.charges import Charge, Receipt
 from selpe.privacy.histograms import Histogram, NearestVotes, NearFarVotes, near_far_sensitivity
 from selpe.privacy.ledger import Ledger
+from selpe.privacy.ledger.charges import Charge, Receipt
 from selpe.privacy.noise import GaussianNoise, Noise, SeededNoise, Sensitivity
-from selpe.privacy.private import PrivateTable
+from selpe.privacy.table import PrivateTable
 from selpe.schema import Record
 
 SCHEMA = line_schema("A", "B")

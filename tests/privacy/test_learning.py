@@ -19,12 +19,12 @@ from private_world import MARKER, MemoryAccount, line_schema
 from selpe.errors import BudgetError, ConfigError, ModelError, PrivacyError
 from selpe.privacy import learning
 from selpe.privacy.accounting import Gaussian, gaussian_epsilon, gaussian_sigma
-from selpe.privacy.charges import Charge, Receipt
 from selpe.privacy.learning import STEPS_PER_CLIP, Learned, Training, add_clipped, noisy_sum
 from selpe.privacy.ledger import Ledger
+from selpe.privacy.ledger.charges import Charge, Receipt
+from selpe.privacy.mechanisms import gaussian_integers
 from selpe.privacy.noise import GaussianNoise, Noise, SeededNoise
-from selpe.privacy.private import PrivateTable
-from selpe.privacy.select import gaussian_integers
+from selpe.privacy.table import PrivateTable
 from selpe.schema import Record
 
 SCHEMA = line_schema("A", "B")

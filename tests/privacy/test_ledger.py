@@ -18,12 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from selpe.errors import BudgetError, ConfigError, LedgerError
-from selpe.privacy import journal as journal_module
 from selpe.privacy.accounting import BoundedRange, Event, Gaussian, gaussian_sigma
-from selpe.privacy.disk import Disk
-from selpe.privacy.fingerprint import fingerprint
-from selpe.privacy.key import Key, find_key, make_key
 from selpe.privacy.ledger import Charge, Ledger, Receipt
+from selpe.privacy.ledger import journal as journal_module
+from selpe.privacy.ledger.disk import Disk
+from selpe.privacy.ledger.fingerprint import fingerprint
+from selpe.privacy.ledger.key import Key, find_key, make_key
 from selpe.schema import Record
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from selpe.errors import BudgetError, LedgerError
-from selpe.privacy.fingerprint import fingerprint
 from selpe.privacy.ledger import Charge, Ledger
+from selpe.privacy.ledger.fingerprint import fingerprint
 from selpe.schema import Record
 
 
@@ -89,8 +89,8 @@ def test_a_creation_that_was_cut_short_can_be_finished(used: Ledger, home: Path)
     first = fresh.path.read_bytes().split(b"\n")[0] + b"\n"
     fresh.path.write_bytes(first)
     head = fresh.path.with_name("head.json")
-    from selpe.privacy.journal import GENESIS, _seal, canonical
-    from selpe.privacy.key import find_key
+    from selpe.privacy.ledger.journal import GENESIS, _seal, canonical
+    from selpe.privacy.ledger.key import find_key
 
     key = find_key()
     assert key is not None

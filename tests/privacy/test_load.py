@@ -11,22 +11,22 @@ import pytest
 from numpy.typing import NDArray
 
 from private_world import LineKernel, MemoryAccount, line_schema
-from selpe.baselines import recipe_of
 from selpe.config import RunConfig, check_config
 from selpe.errors import DataError
-from selpe.privacy import private
+from selpe.intake import read_table
+from selpe.intake.options import ReadingOptions
+from selpe.privacy import table as private_table_module
 from selpe.privacy.histograms import NearestVotes
 from selpe.privacy.learning import Training
 from selpe.privacy.ledger import Ledger, Recognition
 from selpe.privacy.load import count_units, load_private
+from selpe.privacy.mechanisms import NoisyMax, OpenDPSelector
 from selpe.privacy.noise import GaussianNoise
-from selpe.privacy.private import PrivateTable
-from selpe.privacy.select import NoisyMax, OpenDPSelector
+from selpe.privacy.table import PrivateTable
 from selpe.privacy.units import grouped, public_figure, unit_name, units_in
 from selpe.privacy.votes import Approval, Coverage, Predictive
-from selpe.reading import ReadingOptions
+from selpe.run.methods import recipe_of
 from selpe.schema import Record
-from selpe.table import read_table
 
 SCHEMA = line_schema("A", "B", top=10)
 GOOD = ["0,A,ann", "5,A,bob", "10,B,cid", "3,B,dan", "7,A,eve"]
@@ -75,7 +75,7 @@ def scores_of(table: PrivateTable, monkeypatch: pytest.MonkeyPatch, batch: Seque
         return 0
 
     with monkeypatch.context() as patch:
-        patch.setattr(private, "assign", lambda units, *_: np.array(batch[:units], dtype=np.intp))
+        patch.setattr(private_table_module, "assign", lambda units, *_: np.array(batch[:units], dtype=np.intp))
         patch.setattr(OpenDPSelector, "draw", draw)
         pools = {"A": kernel.pool(0, 4, 6, 9), "B": kernel.pool(1, 2, 8, 10)}
         table.select(pools, kernel=kernel, mechanism=NoisyMax(1.0), selection="round", vote=Approval(0.3), batches=2)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from private_world import exponential, permute_and_flip
 from selpe.errors import ConfigError
 from selpe.privacy.plan import Plan, make_plan, round_quotas, split_epsilon
-from selpe.privacy.simulate import paper_outlook, record_outlook, set_outlook, winner_law
+from selpe.privacy.simulation import paper_outlook, record_outlook, set_outlook, winner_law
 
 CLASSES = ("1", "2", "3", "4", "5")
 

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from private_world import LineKernel, MemoryAccount, Points, line_schema
 from selpe.errors import BudgetError, ConfigError, DataError, ModelError, PrivacyError, UnconfirmedSchemaError
-from selpe.privacy import private
+from selpe.privacy import table as private_table_module
 from selpe.privacy.batches import one_row_each
-from selpe.privacy.charges import Charge, Receipt
 from selpe.privacy.ledger import Ledger
-from selpe.privacy.private import PrivateTable, Selection
-from selpe.privacy.select import Guarantee, NoisyMax, SeededMechanism
+from selpe.privacy.ledger.charges import Charge, Receipt
+from selpe.privacy.mechanisms import Guarantee, NoisyMax, SeededMechanism
+from selpe.privacy.table import PrivateTable, Selection
 from selpe.privacy.votes import Approval, Coverage, Predictive
 from selpe.schema import Record, Schema
 
@@ -137,7 +137,7 @@ def test_only_one_row_of_a_person_takes_part_in_a_round(monkeypatch: pytest.Monk
         taken.extend(rows.tolist())
         return rows
 
-    monkeypatch.setattr(private, "one_row_each", spy)
+    monkeypatch.setattr(private_table_module, "one_row_each", spy)
     rows: list[Record] = [{"x": x, "person": p} for x, p in ((1, "a"), (2, "a"), (3, "a"), (4, "b"))]
     kept = table(rows, line_schema(), unit="person", account=MemoryAccount(remember=False))
     kernel = LineKernel()

@@ -16,7 +16,7 @@ from scipy import stats
 from private_world import LAWS as EXACT
 from private_world import permute_and_flip
 from selpe.errors import ConfigError, PrivacyError
-from selpe.privacy.select import (
+from selpe.privacy.mechanisms import (
     ADJACENCIES,
     LAWS,
     Adjacency,

@@ -15,9 +15,9 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from private_world import LineKernel, Points
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import ConfigError
-from selpe.kernel import MultiChannelKernel
+from selpe.method.kernel import MultiChannelKernel
+from selpe.models.encoders.hashing import HashingEncoder
 from selpe.privacy import votes as module
 from selpe.privacy.votes import Approval, Closeness, Coverage, Predictive, Prototype, lowest, sets_approved
 from selpe.schema import Record, Schema

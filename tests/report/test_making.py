@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from selpe.event_log import EventLog
 from selpe.events import PoolReady, Selected, Started
 from selpe.report.making import making
 from selpe.report.sections.making import making_section
+from selpe.run.event_log import EventLog
 
 MANIFEST: dict[str, Any] = {
     "name": "desk-1", "state": "done", "seconds": 12.5, "model": "fake", "encoder": "hash-64", "guide": "plain",

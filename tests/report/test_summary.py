@@ -13,11 +13,11 @@ import pytest
 from page_reader import HOSTILE, Page
 from selpe.config import check_config
 from selpe.errors import RunError
+from selpe.intake import write_table
 from selpe.privacy.card import build_card
 from selpe.privacy.ledger import Ledger
 from selpe.report.summary import summary_page, write_summary
 from selpe.schema import Schema
-from selpe.table import write_table
 from small_world import SCHEMA, UNLABELLED, drawn
 
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from headless_browser import CHROMIUM, Browser
-from selpe.event_log import EventLog
 from selpe.events import Finished, PoolReady, StageStarted, Started
+from selpe.run.event_log import EventLog
 from selpe.serve.limits import Limits, Operator
 from selpe.serve.server import Address, build_server, url_of
 from selpe.serve.store import write_json

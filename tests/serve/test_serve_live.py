@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from selpe.privacy.ledger import Ledger
-from selpe.release import RELEASED
+from selpe.run.release import RELEASED
 from serve_world import LONG, MARKER, ONE_STEP, SECRET, SLOW_WORKER, Served, at_once, rows, served
 from small_world import SCHEMA
 

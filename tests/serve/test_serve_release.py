@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from selpe.encode.hashing import HashingEncoder
-from selpe.llm.fake import FakeModel
-from selpe.release import RELEASED
-from selpe.run import Run
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
+from selpe.run.lifecycle import Run
+from selpe.run.release import RELEASED
 from serve_world import House
 
 

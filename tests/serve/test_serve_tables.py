@@ -15,10 +15,10 @@ from urllib.parse import quote
 import pytest
 
 from selpe.errors import ConfigError
+from selpe.intake import write_table
 from selpe.serve.limits import Limits
 from selpe.serve.refusals import RefusedError
 from selpe.serve.store import Store
-from selpe.table import write_table
 from serve_world import CSV, MARKER, YAML, House, rows
 from small_world import SCHEMA
 

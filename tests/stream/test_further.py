@@ -14,15 +14,15 @@ import pytest
 
 from selpe.errors import StoppedError
 from selpe.events import Answered, Event, Included, PoolReady, StageStarted
-from selpe.generate import Candidate, Generator, Proposal
-from selpe.guides import Guide
-from selpe.llm.base import Answer, ChatModel, Follow, Request
-from selpe.llm.fake import FakeModel, Faults
-from selpe.llm.remembering import RememberingModel
+from selpe.method.generation import Candidate, Generator, Proposal
+from selpe.method.guides import Guide
+from selpe.models.answers import RememberingModel
+from selpe.models.base import Answer, ChatModel, Follow, Request
+from selpe.models.fake import FakeModel, Faults
+from selpe.run.large.answers import ChunkAnswers
+from selpe.run.large.composition import Composition
+from selpe.run.large.further import Further
 from selpe.schema import Record, Schema
-from selpe.stream.answers import ChunkAnswers
-from selpe.stream.composition import Composition
-from selpe.stream.further import Further
 from small_world import SCHEMA, drawn
 
 PLAIN, OTHER = Guide("plain"), Guide("other", shots=1)
@@ -157,7 +157,7 @@ def test_after_a_stop_nothing_is_written_twice_and_the_table_is_the_same(tmp_pat
     cut = further(tmp_path / "cut", model=first, emit=stop, cancel=cancel)
     cut._told = float("-inf")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("selpe.stream.further._PERIOD", 0.0)
+        patch.setattr("selpe.run.large.further._PERIOD", 0.0)
         with pytest.raises(StoppedError):
             cut.write([], wanted)
     assert 0 < len(list((tmp_path / "cut").glob("part-*"))) < 4

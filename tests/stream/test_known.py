@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from selpe.stream.known import KnownTexts, hashes_of
+from selpe.run.large.known import KnownTexts, hashes_of
 
 
 def test_what_was_added_is_known_and_nothing_else() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from selpe.errors import RunError
-from selpe.llm.base import Answer, Request
-from selpe.stream.answers import ChunkAnswers
-from selpe.stream.known import hashes_of
-from selpe.stream.parts import JOURNAL, Part, PartFolder
+from selpe.models.base import Answer, Request
+from selpe.run.large.answers import ChunkAnswers
+from selpe.run.large.known import hashes_of
+from selpe.run.large.parts import JOURNAL, Part, PartFolder
 
 
 def kept(folder: PartFolder, count: int) -> list[Part]:

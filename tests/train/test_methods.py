@@ -14,15 +14,15 @@ import pytest
 from selpe.baselines.dpds import open_classifier
 from selpe.baselines.train.learner import TorchLearner
 from selpe.config import RunConfig, check_config
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import BudgetError, RunError, StoppedError
 from selpe.events import Answered, Event, Selected, Trained
-from selpe.llm.fake import FakeModel
+from selpe.intake import write_table
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
 from selpe.privacy.accounting import gaussian_epsilon
-from selpe.privacy.private import PrivateTable
-from selpe.release import RELEASED
-from selpe.run import Outcome, Run
-from selpe.table import write_table
+from selpe.privacy.table import PrivateTable
+from selpe.run.lifecycle import Outcome, Run
+from selpe.run.release import RELEASED
 from small_world import SCHEMA, UNLABELLED, drawn
 
 METHODS = ("dpgen", "ctcl", "dpds")

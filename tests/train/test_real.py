@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 from private_world import MemoryAccount
-from selpe.baselines import recipe_of
-from selpe.baselines.base import Parts, Synthesized
 from selpe.baselines.ctcl import TopicGenerator
 from selpe.baselines.dpds import PrivateClassifier, open_classifier
 from selpe.baselines.dpgen import TunedGenerator
@@ -22,12 +20,13 @@ from selpe.baselines.train.learner import TorchLearner
 from selpe.baselines.train.texts import example
 from selpe.baselines.train.weights import Weights, adapted, load_weights, merged
 from selpe.config import RunConfig, check_config
-from selpe.encode.hashing import HashingEncoder
-from selpe.evaluate.validity import rough
+from selpe.evaluation.validity import rough
 from selpe.events import Event, Trained
-from selpe.llm.fake import FakeModel
-from selpe.privacy.looks import GaussianPlan
-from selpe.privacy.private import PrivateTable
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
+from selpe.privacy.gaussian_plan import GaussianPlan
+from selpe.privacy.table import PrivateTable
+from selpe.run.methods import Parts, Synthesized, recipe_of
 from selpe.schema import Schema
 
 pytestmark = [pytest.mark.real_model, pytest.mark.xdist_group("smollm2"), pytest.mark.slow]

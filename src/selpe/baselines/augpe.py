@@ -14,19 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.baselines.base import Parts, Recipe, SpendingPlan, Synthesized, Synthesizer
 from selpe.baselines.embedding import TextKernel
 from selpe.baselines.looking import Looks
 from selpe.baselines.reading import Sample, read_all, released
 from selpe.baselines.variations import blanked, keywords_of, tone, words_in
-from selpe.baselines.writing import Ask, TextWriter, quotas_of, seed_of, text_estimate
+from selpe.baselines.writing import Ask, TextWriter, seed_of, text_estimate
 from selpe.config import RunConfig
 from selpe.errors import ConfigError
-from selpe.estimate import Estimate
 from selpe.events import Finished, Included, Started
+from selpe.method.quotas import class_quotas
+from selpe.privacy.gaussian_plan import GaussianPlan, Look, gaussian_plan
 from selpe.privacy.histograms import NearestVotes
-from selpe.privacy.looks import GaussianPlan, Look, gaussian_plan
-from selpe.privacy.private import PrivateTable
+from selpe.privacy.table import PrivateTable
+from selpe.run.estimate import Estimate
+from selpe.run.methods import Parts, Recipe, SpendingPlan, Synthesized, Synthesizer
 from selpe.schema import Schema
 
 Population = Mapping[str, Sequence[Sample]]
@@ -38,7 +39,7 @@ class AugPE:
     def __init__(self, parts: Parts, plan: GaussianPlan) -> None:
         self._parts, self._plan = parts, plan
         self._settings, self._seed = parts.config.augpe, parts.config.seed
-        self._quotas = quotas_of(parts.schema, parts.config.records, parts.config.quotas)
+        self._quotas = class_quotas(parts.config.records, parts.schema.labels, parts.config.quotas)
         self._keywords = keywords_of(parts.schema, parts.config.augpe.keywords)
         self._writer = TextWriter(parts, temperature=parts.config.augpe.temperature)
         self._kernel = TextKernel(parts.schema, parts.encoder, parts.public_encoder)

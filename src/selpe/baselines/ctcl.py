@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from selpe.assemble import generator_of
-from selpe.baselines.base import Parts, RawOutput, Recipe, SpendingPlan, Synthesized, Synthesizer
 from selpe.baselines.embedding import TextKernel
 from selpe.baselines.looking import Looks
 from selpe.baselines.reading import read_all, released
@@ -26,17 +24,20 @@ from selpe.baselines.train.practice import BATCH, practise
 from selpe.baselines.train.texts import condition, example
 from selpe.baselines.train.tuned import Taste, Wanted, write
 from selpe.baselines.train.weights import Load, Weights, adapted, libraries, load_weights
-from selpe.baselines.writing import quotas_of, seed_of
+from selpe.baselines.writing import seed_of
 from selpe.config import RunConfig
 from selpe.errors import ConfigError, RunError, StoppedError
-from selpe.estimate import Estimate, estimate
 from selpe.events import Answered, Finished, PoolReady, StageStarted, Started
-from selpe.generate import Proposal, repetitive
-from selpe.guides import default_guide
-from selpe.llm.base import Answer
+from selpe.method.from_settings import generator_of
+from selpe.method.generation import Proposal, repetitive
+from selpe.method.guides import default_guide
+from selpe.method.quotas import class_quotas
+from selpe.models.base import Answer
+from selpe.privacy.gaussian_plan import GaussianPlan, Look
 from selpe.privacy.histograms import Histogram, NearestVotes
-from selpe.privacy.looks import GaussianPlan, Look
-from selpe.privacy.private import PrivateTable
+from selpe.privacy.table import PrivateTable
+from selpe.run.estimate import Estimate, estimate
+from selpe.run.methods import Parts, RawOutput, Recipe, SpendingPlan, Synthesized, Synthesizer
 from selpe.schema import Record, Schema
 
 TOPICS = "topics"
@@ -154,7 +155,7 @@ class TopicGenerator:
         """Conditions by class in public shares, and by topic in proportion to the noisy counts."""
         config = self.parts.config
         wanted = []
-        for label, quota in quotas_of(schema, config.records, config.quotas).items():
+        for label, quota in class_quotas(config.records, schema.labels, config.quotas).items():
             for topic, count in enumerate(shares_of(counts.counts[label][0], quota)):
                 prefix = condition(schema, label, topics.keywords[topic])
                 wanted += [

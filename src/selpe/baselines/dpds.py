@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from selpe.baselines.base import Parts, Recipe, SpendingPlan, Synthesized, Synthesizer
 from selpe.baselines.looking import Looks
 from selpe.baselines.train.classify import RecordClassifier
 from selpe.baselines.train.course import Course, stretches_of
@@ -20,13 +19,14 @@ from selpe.baselines.train.learner import TorchLearner
 from selpe.baselines.train.outlook import context_of, notes_of, training_estimate, training_plan
 from selpe.baselines.train.weights import Load, libraries, load_weights
 from selpe.config import RunConfig
+from selpe.config.methods import DpDsSettings
 from selpe.errors import ConfigError, RunError
-from selpe.estimate import Estimate
 from selpe.events import Finished, Started
-from selpe.method_settings import DpDsSettings
 from selpe.owner_only import write_text
-from selpe.privacy.looks import GaussianPlan
-from selpe.privacy.private import PrivateTable
+from selpe.privacy.gaussian_plan import GaussianPlan
+from selpe.privacy.table import PrivateTable
+from selpe.run.estimate import Estimate
+from selpe.run.methods import Parts, Recipe, SpendingPlan, Synthesized, Synthesizer
 from selpe.schema import Schema
 
 _FOLDER, _ABOUT = "training", "classifier.json"

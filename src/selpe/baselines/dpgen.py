@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from selpe.baselines.base import Parts, Recipe, SpendingPlan, Synthesized, Synthesizer
 from selpe.baselines.looking import Looks
 from selpe.baselines.reading import read_all, released
 from selpe.baselines.train.causal import CausalTask
@@ -23,13 +22,15 @@ from selpe.baselines.train.practice import BATCH, practise
 from selpe.baselines.train.texts import condition, example
 from selpe.baselines.train.tuned import Taste, Wanted, write
 from selpe.baselines.train.weights import Load, Weights, adapted, libraries, load_weights
-from selpe.baselines.writing import quotas_of, seed_of
+from selpe.baselines.writing import seed_of
 from selpe.config import RunConfig
 from selpe.errors import ConfigError
-from selpe.estimate import Estimate
 from selpe.events import Finished, Started
-from selpe.privacy.looks import GaussianPlan
-from selpe.privacy.private import PrivateTable
+from selpe.method.quotas import class_quotas
+from selpe.privacy.gaussian_plan import GaussianPlan
+from selpe.privacy.table import PrivateTable
+from selpe.run.estimate import Estimate
+from selpe.run.methods import Parts, Recipe, SpendingPlan, Synthesized, Synthesizer
 from selpe.schema import Schema
 
 
@@ -45,7 +46,7 @@ class TunedGenerator:
     def fit(self, table: PrivateTable, schema: Schema, budget: Mapping[str, float]) -> Synthesized:
         """The records that could be read out of the tuned model's texts."""
         parts, own = self.parts, self.parts.config.dpgen
-        quotas = quotas_of(schema, parts.config.records, parts.config.quotas)
+        quotas = class_quotas(parts.config.records, schema.labels, parts.config.quotas)
         parts.emit(Started(1, parts.config.records, own.steps + parts.config.records))
         looks = Looks(table, self.plan.at(budget), parts.emit, parts.test_seed)
         course = Course(

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.encode.alone import encode_alone
-from selpe.encode.base import Encoder, PublicEncoder
-from selpe.kernel import GRID, on_grid
+from selpe.method.kernel import GRID, on_grid
+from selpe.models.encoders.alone import encode_alone
+from selpe.models.encoders.base import Encoder, PublicEncoder
 from selpe.schema import Record, Schema
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from selpe.events import Emit, Selected, silence
+from selpe.privacy.gaussian_plan import GaussianPlan
 from selpe.privacy.histograms import Histogram, HistogramQuery
-from selpe.privacy.looks import GaussianPlan
-from selpe.privacy.private import PrivateTable
+from selpe.privacy.table import PrivateTable
 
 
 @dataclass(slots=True)

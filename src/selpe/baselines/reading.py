@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from selpe.baselines.base import RawOutput
-from selpe.evaluate.validity import validator
+from selpe.evaluation.validity import validator
+from selpe.run.methods import RawOutput
 from selpe.schema import Record, Schema
 
 

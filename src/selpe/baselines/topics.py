@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.baselines.embedding import TextKernel, TextPool
+from selpe.method.quotas import apportion
 from selpe.owner_only import write_text
-from selpe.privacy.quotas import apportion
 from selpe.schema import Record, Schema
 
 _WORD = re.compile(r"[^\W\d_]{3,}")

@@ -21,19 +21,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.baselines.base import Parts, Recipe, SpendingPlan, Synthesized, Synthesizer
 from selpe.baselines.embedding import TextKernel
 from selpe.baselines.looking import Looks
 from selpe.baselines.reading import Sample, read_all, released
-from selpe.baselines.writing import Ask, TextWriter, quotas_of, seed_of, text_estimate
+from selpe.baselines.writing import Ask, TextWriter, seed_of, text_estimate
 from selpe.config import RunConfig
 from selpe.errors import ConfigError
-from selpe.estimate import Estimate
 from selpe.events import Finished, Included, Started
+from selpe.method.quotas import apportion, class_quotas
+from selpe.privacy.gaussian_plan import GaussianPlan, Look, gaussian_plan
 from selpe.privacy.histograms import NearFarVotes, near_far_sensitivity
-from selpe.privacy.looks import GaussianPlan, Look, gaussian_plan
-from selpe.privacy.private import PrivateTable
-from selpe.privacy.quotas import apportion
+from selpe.privacy.table import PrivateTable
+from selpe.run.estimate import Estimate
+from selpe.run.methods import Parts, Recipe, SpendingPlan, Synthesized, Synthesizer
 from selpe.schema import Schema
 
 Samples = dict[str, list[Sample]]
@@ -45,7 +45,7 @@ class WASP:
     def __init__(self, parts: Parts, plan: GaussianPlan) -> None:
         self._parts, self._plan = parts, plan
         self._settings, self._seed = parts.config.wasp, parts.config.seed
-        quotas = quotas_of(parts.schema, parts.config.records, parts.config.quotas)
+        quotas = class_quotas(parts.config.records, parts.schema.labels, parts.config.quotas)
         waves = self._settings.rounds + 1
         # One wave without examples, then one after each look. Earlier waves take what does not divide, so that every
         # class has samples to vote on from the first look on.

@@ -17,19 +17,18 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from selpe.baselines.base import Parts, SpendingPlan
 from selpe.baselines.reading import Sample, read
 from selpe.config import RunConfig
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import StoppedError
-from selpe.estimate import Estimate, Tokens, estimate
 from selpe.events import Answered, PoolReady, StageStarted
-from selpe.generate import ASKINGS, NO_REPEAT, record_tokens
-from selpe.guides import Family, family_of
-from selpe.llm.base import Answer, Message, Request
-from selpe.llm.fake import FakeModel
-from selpe.privacy.looks import GaussianPlan
-from selpe.privacy.quotas import round_quotas
+from selpe.method.generation import ASKINGS, NO_REPEAT, record_tokens
+from selpe.method.guides import Family, family_of
+from selpe.models.base import Answer, Message, Request
+from selpe.models.encoders.hashing import HashingEncoder
+from selpe.models.fake import FakeModel
+from selpe.privacy.gaussian_plan import GaussianPlan
+from selpe.run.estimate import Estimate, Tokens, estimate
+from selpe.run.methods import Parts, SpendingPlan
 from selpe.schema import CategoryField, Record, Schema
 
 MIN_P = 0.05  # as in SelPE's own generator (and NO_REPEAT, too), so that methods are compared and not samplers
@@ -58,7 +57,7 @@ class TextWriter:
         self._schema = parts.schema
         self._temperature = temperature
         self._prompts = Environment(
-            loader=PackageLoader("selpe", "prompts"), undefined=StrictUndefined, autoescape=False
+            loader=PackageLoader("selpe.method", "prompts"), undefined=StrictUndefined, autoescape=False
         )  # prompts are text for a model, not HTML; records are rendered as data, never as templates
 
     def write(self, stage: str, number: int, asks: Sequence[Ask]) -> list[Sample]:
@@ -204,11 +203,6 @@ def text_estimate(
         return Tokens.counted(prompt, completion, len(asks))
 
     return estimate(config, schema, candidates=candidates, runs=runs, dry=dry)
-
-
-def quotas_of(schema: Schema, records: int, shares: Mapping[str, float] | None) -> dict[str, int]:
-    """How many records each class gets: public shares, never the private table's own."""
-    return round_quotas(records, schema.labels, 1, "uniform", shares)[0]
 
 
 def _handle(answer: Answer) -> tuple[int, int]:

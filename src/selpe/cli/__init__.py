@@ -10,10 +10,10 @@ from contextlib import suppress
 
 import typer
 
-from selpe import __version__
 from selpe.cli.console import MANNERS, emit, err
 from selpe.errors import ExitCode, SelPEError
-from selpe.system import refusal
+from selpe.operating_system import refusal
+from selpe.version import __version__
 
 
 def _version(wanted: bool) -> None:

@@ -15,8 +15,8 @@ from selpe.errors import BudgetError, ConfigError, DataError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from selpe.privacy.journal import Entry
     from selpe.privacy.ledger import Budget, Ledger
+    from selpe.privacy.ledger.journal import Entry
 
 _BAR = 30
 
@@ -66,8 +66,8 @@ def set_cap(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Sets the cap on a table. It can be lowered at will; raising it is recorded with its reason."""
-    from selpe.privacy.charges import COMPOSITIONS
     from selpe.privacy.ledger import Budget, Ledger
+    from selpe.privacy.ledger.charges import COMPOSITIONS
 
     if adjacency not in ("replace-one", "add-remove"):
         raise ConfigError("adjacency must be 'replace-one' or 'add-remove'", where="--adjacency")
@@ -158,7 +158,7 @@ def reseal(
 
 def summary(ledger: Ledger) -> dict[str, Any]:
     """Everything `show` says, as plain data."""
-    from selpe.privacy.charges import spent_by
+    from selpe.privacy.ledger.charges import spent_by
 
     reading = ledger.read()
     total, cap, charges = ledger.spent(), ledger.budget, ledger.charges()
@@ -189,7 +189,7 @@ def summary(ledger: Ledger) -> dict[str, Any]:
 
 def reserved(ledger: Ledger) -> list[dict[str, Any]]:
     """What runs have reserved and not drawn yet, and whether a process of this machine works on them."""
-    from selpe.manifest import is_worked_on
+    from selpe.run.manifest import is_worked_on
 
     cap = ledger.budget
     return [

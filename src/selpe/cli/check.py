@@ -16,9 +16,9 @@ from selpe.errors import ConfigError, ExitCode, SelPEError
 
 if TYPE_CHECKING:
     from selpe.config import RunConfig
-    from selpe.reading import ReadingOptions
+    from selpe.intake import Problem, Reading
+    from selpe.intake.options import ReadingOptions
     from selpe.schema import Schema
-    from selpe.table import Problem, Reading
 
 State = Literal["ok", "note", "wrong"]
 _MARKS = {"ok": "[green]✓[/]", "note": "[yellow]•[/]", "wrong": "[red]✗[/]"}
@@ -94,7 +94,7 @@ def _settings(path: Path | None, needed: bool, findings: list[Finding]) -> RunCo
 
 def _options(settings: RunConfig | None, *, other_table: bool) -> ReadingOptions:
     """How to read the table: as a run would. Another table than the settings' has neither its query nor its sheet."""
-    from selpe.reading import ReadingOptions
+    from selpe.intake.options import ReadingOptions
 
     how = ReadingOptions() if settings is None else ReadingOptions.of(settings)
     return replace(how, query=None, sheet=None) if other_table else how
@@ -133,7 +133,7 @@ def _schema(path: Path | None, findings: list[Finding]) -> Schema | None:
 
 
 def _data(source: str, schema: Schema | None, findings: list[Finding], how: ReadingOptions) -> None:
-    from selpe.table.core import COUNTED
+    from selpe.intake.core import COUNTED
 
     try:
         table = how.table(source)
@@ -187,7 +187,7 @@ def _model(llm: str, findings: list[Finding]) -> None:
     if "://" in llm:
         findings.append(Finding("model", "note", f"a server at {_host(llm)}, not contacted by this check"))
         return
-    from selpe.llm.models import ModelStore
+    from selpe.models.store.store import ModelStore
 
     try:
         place = ModelStore().path(llm)

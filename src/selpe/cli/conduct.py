@@ -17,14 +17,14 @@ from selpe.errors import ExitCode, SelPEError, StoppedError
 if TYPE_CHECKING:
     from selpe.config import RunConfig
     from selpe.execute import Executor
-    from selpe.llm.base import ChatModel
-    from selpe.run import Outcome, Run
+    from selpe.models.base import ChatModel
+    from selpe.run.lifecycle import Outcome, Run
 
 
 def conduct(run: Run, *, watch: bool = False, port: int = 0, insist: bool = False, source: Any = None) -> Outcome:
     """Executes a run and shows it. Leaves with exit code 130 when the user stops it."""
     from selpe.cli.display import showing
-    from selpe.progress import Meter
+    from selpe.run.progress import Meter
 
     meter = Meter(epsilon=run.config.epsilon, adjacency=run.config.adjacency)
     cancel = threading.Event()

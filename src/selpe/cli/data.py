@@ -14,7 +14,7 @@ from selpe.errors import ConfigError
 
 if TYPE_CHECKING:
     from selpe.experiments.loaders.load import Loaded
-    from selpe.llm.base import ChatModel
+    from selpe.models.base import ChatModel
 
 Source = Annotated[Path, typer.Argument(help="The publisher's file, or the folder it came in.", show_default=False)]
 To = Annotated[Path | None, typer.Option("--out", help="The folder to write to; default: the name of the data set.")]
@@ -98,7 +98,7 @@ def _opened(enrich: str) -> Iterator[ChatModel | None]:
         yield None
         return
     from selpe.cli.fetch_bar import fetch_bar
-    from selpe.llm.open import open_model
+    from selpe.models.open import open_model
 
     require_local(enrich)
     with fetch_bar() as bar:

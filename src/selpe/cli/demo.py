@@ -14,7 +14,7 @@ from selpe.errors import ConfigError, RunError
 from selpe.owner_only import copy, make_folder
 
 if TYPE_CHECKING:
-    from selpe.run import Run
+    from selpe.run.lifecycle import Run
 
 EXAMPLE = "triage"
 _FILES = ("private.csv", "test.csv", "schema.yaml", "selpe.yaml")
@@ -88,7 +88,7 @@ def _new_folder(wanted: Path | None) -> Path:
 
 def _validate(made: Run) -> None:
     """Reads the release back and judges every record; the card's headline comes last."""
-    from selpe.evaluate.validity import score
+    from selpe.evaluation.validity import score
     from selpe.schema import Schema
 
     schema = Schema.load(made.config.data_schema)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from selpe.cli.console import err, json_mode
 from selpe.events import Answered, Event, Finished, PoolReady, Selected, StageStarted, Started
-from selpe.progress import Meter, Reading, clock
+from selpe.run.progress import Meter, Reading, clock
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

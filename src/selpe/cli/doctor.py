@@ -9,8 +9,8 @@ import typer
 from selpe.cli.console import emit, err, json_mode, out
 
 if TYPE_CHECKING:
-    from selpe.llm.machine import Machine
-    from selpe.llm.measure import Speed
+    from selpe.models.machine import Machine
+    from selpe.models.speed import Speed
 
 _EXAMPLES = (200, 2_000)
 _SLOW_CANDIDATES = 8
@@ -27,8 +27,8 @@ def doctor(
     model: Annotated[str, typer.Option("--llm", help="The model to measure.")] = "smollm2",
 ) -> None:
     """Shows what this machine can run: engines, processor, memory, cached models, and measured speed."""
-    from selpe.llm.machine import ENGINES, this_machine
-    from selpe.llm.models import ModelStore, offline
+    from selpe.models.machine import ENGINES, this_machine
+    from selpe.models.store.store import ModelStore, offline
 
     machine, store = this_machine(), ModelStore()
     held = store.list()
@@ -56,8 +56,8 @@ def _measured(name: str, store: Any) -> tuple[Speed | None, str, str]:
     """The measured speed and the engine, or why there is none."""
     from selpe.cli.fetch_bar import fetch_bar
     from selpe.errors import ModelNotFoundError
-    from selpe.llm.measure import measure
-    from selpe.llm.open import open_model
+    from selpe.models.open import open_model
+    from selpe.models.speed import measure
 
     slow = False
     if not name.startswith(("http://", "https://")) and name != "fake":
@@ -103,7 +103,7 @@ def _show_machine(machine: Machine) -> None:
 
 
 def _show_engines() -> None:
-    from selpe.llm.machine import ENGINES
+    from selpe.models.machine import ENGINES
 
     _heading("engines")
     for engine in ENGINES:

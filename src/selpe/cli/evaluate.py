@@ -16,8 +16,8 @@ from selpe.errors import ConfigError
 from selpe.owner_only import write_text
 
 if TYPE_CHECKING:
-    from selpe.encode.base import Encoder
-    from selpe.evaluate.whole import Evaluation
+    from selpe.models.encoders.base import Encoder
+    from selpe.report.evaluate import Evaluation
 
 LINE_EVERY = 10.0  # seconds between lines of progress where there is no terminal
 _COLOURS = {"good": "green", "fair": "yellow", "poor": "red", "alarm": "bold red", "unknown": "dim"}
@@ -62,8 +62,8 @@ def evaluate(
     open_page: Open = False,
 ) -> None:
     """Judge a synthetic table: utility, fidelity, attacks. The report is internal: it looks at private rows."""
-    from selpe.evaluate.gather import gather
-    from selpe.evaluate.whole import judge_material, require_outside_release
+    from selpe.report.evaluate import judge_material, require_outside_release
+    from selpe.report.gather import gather
     from selpe.schema import Schema
 
     source = _located(what)
@@ -91,7 +91,7 @@ def report(what: What, *, open_page: Open = False) -> None:
     """Write the internal report of a run again from its evaluation, and say where the summary of its release is."""
     from selpe.privacy.sealing import require_whole
     from selpe.report.summary import SUMMARY
-    from selpe.run import Run
+    from selpe.run.lifecycle import Run
 
     folder = _located(what)
     if not (folder / "manifest.json").is_file():
@@ -118,8 +118,8 @@ def compare(
     open_page: Open = False,
 ) -> None:
     """Set evaluated runs beside each other: one table and one chart. The page is internal."""
-    from selpe.evaluate.whole import require_outside_release
     from selpe.report.compare import compare_page, compared
+    from selpe.report.evaluate import require_outside_release
 
     if len(what) < 2:
         raise ConfigError("there must be at least two runs to compare", hint="`selpe runs` lists them")
@@ -150,7 +150,7 @@ def _located(what: str) -> Path:
 
 
 def _views(text: str) -> list[str]:
-    from selpe.evaluate.views import VIEWS
+    from selpe.evaluation.views import VIEWS
 
     chosen = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in chosen if name.partition(":")[0] not in VIEWS]
@@ -162,8 +162,8 @@ def _views(text: str) -> list[str]:
 def _encoder(given: str | None, source: Path) -> Encoder:
     """The encoder that was asked for, else the run's own."""
     from selpe.cli.fetch_bar import fetch_bar
-    from selpe.llm.open import open_encoder
-    from selpe.run import Run
+    from selpe.models.open import open_encoder
+    from selpe.run.lifecycle import Run
 
     name = given or (Run.open(source).config.encoder if source.is_dir() else "minilm")
     with fetch_bar() as bar:

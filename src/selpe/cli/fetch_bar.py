@@ -11,7 +11,7 @@ from selpe.cli.console import err
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from selpe.llm.download import Progress, Step
+    from selpe.models.store.download import Progress, Step
 
 _QUARTER = 4
 _WIDTH = 20  # of a file's name, so that the bar fits on a line of 80 characters

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from selpe.experiments.grid import Cell
     from selpe.experiments.outlook import Outlook
     from selpe.experiments.sources import Source
-    from selpe.llm.base import ChatModel
+    from selpe.models.base import ChatModel
 
 _NARROW = frozenset({"ε asked", "spreads", "recall", "TPR kernel", "records"})  # columns that a terminal does without
 
@@ -96,9 +96,9 @@ def do_grid(
 
 def _take_part(cells: Sequence[Cell], bench: Bench, cancel: threading.Event, job: int, jobs: int) -> None:
     """Does cells for the process that started this one, and says nothing: what fails here is tried there again."""
-    from selpe.apart import stop_when_let_go
     from selpe.cli.jobs import PATIENCE
     from selpe.experiments.conduct import conduct
+    from selpe.processes import stop_when_let_go
 
     stop_when_let_go(cancel, PATIENCE)
     conduct(cells, bench, job=job, jobs=jobs)
@@ -110,12 +110,12 @@ def _bench(
 ) -> Bench:  # fmt: skip
     """The place where cells are done; what cannot work is found out now."""
     from selpe.cli.fetch_bar import fetch_bar
-    from selpe.evaluate.views import open_view
-    from selpe.evaluate.views.embedding import Embeddings
+    from selpe.evaluation.views import open_view
+    from selpe.evaluation.views.embedding import Embeddings
     from selpe.experiments.cells import Bench
     from selpe.experiments.judging import Judge
     from selpe.experiments.trained import TrainPython
-    from selpe.llm.open import open_encoder, open_model
+    from selpe.models.open import open_encoder, open_model
 
     with fetch_bar() as bar:
         opened = open_encoder(encoder, progress=bar)
@@ -166,8 +166,8 @@ def _show_outlook(name: str, expected: Outlook, cells: Sequence[Cell], bench: Be
 
     from selpe.cli.conduct import shown
     from selpe.cli.outcome import grid, print_table
-    from selpe.progress import duration
     from selpe.report.words import compact
+    from selpe.run.progress import duration
 
     console, rows = out(), grid()
     splits = {(cell.data, cell.seed): bench.split(cell) for cell in cells}

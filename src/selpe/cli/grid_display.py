@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from selpe.cli.console import emit, err, json_mode
-from selpe.progress import Meter, duration
+from selpe.run.progress import Meter, duration
 
 if TYPE_CHECKING:
     from selpe.events import Event

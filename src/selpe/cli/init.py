@@ -14,7 +14,7 @@ from selpe.errors import ConfigError, SelPEError
 from selpe.owner_only import make_folder, write_text
 
 if TYPE_CHECKING:
-    from selpe.draft import Draft
+    from selpe.intake.draft import Draft
 
 _SCHEMA, _CONFIG = "schema.yaml", "selpe.yaml"
 
@@ -38,11 +38,11 @@ def init(
     delimiter: Annotated[str | None, typer.Option(help="What separates cells, when the header does not tell.")] = None,
 ) -> None:
     """Draft schema.yaml and selpe.yaml from a table, for a person to review."""
-    from selpe.draft import draft_schema
-    from selpe.draft.conventions import cell_form, text_form
-    from selpe.draft.render import config_text
+    from selpe.intake.draft import draft_schema
+    from selpe.intake.draft.conventions import cell_form, text_form
+    from selpe.intake.draft.render import config_text
+    from selpe.intake.options import ReadingOptions
     from selpe.privacy.units import public_figure, units_in
-    from selpe.reading import ReadingOptions
 
     targets = [out_folder / _SCHEMA, out_folder / _CONFIG]
     _refuse_overwriting(targets, force)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from selpe.apart import OWN_GROUP
 from selpe.cli.console import MANNERS
 from selpe.owner_only import make_folder, open_bytes
+from selpe.processes import OWN_GROUP
 
 PATIENCE = 120.0  # seconds that a process has to stop in, once it was let go of
 FOLDER = "jobs"

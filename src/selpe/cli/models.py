@@ -10,7 +10,7 @@ import typer
 from selpe.cli.console import emit, err, json_mode, out
 
 if TYPE_CHECKING:
-    from selpe.llm.models import ModelStore, StoredModel
+    from selpe.models.store.store import ModelStore, StoredModel
 
 Names = Annotated[list[str], typer.Argument(help="Known names, or hf:org/name[:file].", show_default=False)]
 Name = Annotated[str, typer.Argument(help="A known name, hf:org/name[:file], or a path.", show_default=False)]
@@ -26,8 +26,8 @@ def register(app: typer.Typer) -> None:
 
 def list_() -> None:
     """Shows the known models and those in the store."""
-    from selpe.llm.models import ModelStore
-    from selpe.llm.registry import REGISTRY
+    from selpe.models.store.registry import REGISTRY
+    from selpe.models.store.store import ModelStore
 
     store = ModelStore()
     held = {model.name: model for model in store.list()}
@@ -47,7 +47,7 @@ def list_() -> None:
 
 
 def _row(name: str, store: ModelStore, held: StoredModel | None) -> dict[str, Any]:
-    from selpe.llm.registry import REGISTRY
+    from selpe.models.store.registry import REGISTRY
 
     about = held or REGISTRY[name]
     here = store.stored(name) is not None
@@ -78,7 +78,7 @@ def pull(
 ) -> None:
     """Fetches models into the store; files that are already there are not fetched again."""
     from selpe.cli.fetch_bar import fetch_bar
-    from selpe.llm.models import ModelStore
+    from selpe.models.store.store import ModelStore
 
     store = ModelStore()
     for name in names:
@@ -93,7 +93,7 @@ def verify(
     names: Annotated[list[str] | None, typer.Argument(help="Which models; all when none is named.")] = None,
 ) -> None:
     """Hashes every file again and compares with the pinned SHA-256."""
-    from selpe.llm.models import ModelStore
+    from selpe.models.store.store import ModelStore
 
     store = ModelStore()
     chosen = names or [model.name for model in store.list()]
@@ -108,7 +108,7 @@ def verify(
 
 def path(name: Name) -> None:
     """Prints where a model lies; fails when it is not here."""
-    from selpe.llm.models import ModelStore
+    from selpe.models.store.store import ModelStore
 
     found = ModelStore().path(name)
     emit({"name": name, "path": str(found)})
@@ -118,7 +118,7 @@ def path(name: Name) -> None:
 
 def rm(names: Names) -> None:
     """Deletes models and what was derived from them; files that another model shares stay."""
-    from selpe.llm.models import ModelStore
+    from selpe.models.store.store import ModelStore
 
     store = ModelStore()
     for name in names:

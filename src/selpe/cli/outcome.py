@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from selpe.cli.conduct import shown
 from selpe.cli.console import emit, json_mode, out, plain_console
-from selpe.progress import duration
+from selpe.run.progress import duration
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
     from selpe.config import RunConfig
-    from selpe.preflight import Preflight
-    from selpe.privacy.charges import Spent
-    from selpe.run import Outcome, Run
+    from selpe.privacy.ledger.charges import Spent
+    from selpe.run.lifecycle import Outcome, Run
+    from selpe.run.preflight import Preflight
     from selpe.schema import Field, Record, Schema
 
 _SHOWN = 5

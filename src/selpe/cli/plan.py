@@ -12,10 +12,10 @@ from selpe.cli.console import emit, json_mode, out
 from selpe.errors import BudgetError, ConfigError
 
 if TYPE_CHECKING:
-    from selpe.baselines.base import SpendingPlan
     from selpe.config import RunConfig
-    from selpe.privacy.charges import Budget, Charge
+    from selpe.privacy.ledger.charges import Budget, Charge
     from selpe.privacy.plan import Plan
+    from selpe.run.methods import SpendingPlan
     from selpe.schema import Schema
 
 _BAR = 20
@@ -56,12 +56,12 @@ def plan(
 
 def _plan(settings: RunConfig, schema: Schema, rows: int | None) -> tuple[SpendingPlan, tuple[str, ...]]:
     """The plan, and what is to be said of the number it is made from; with `rows` the table is not opened."""
-    from selpe.baselines import recipe_of
+    from selpe.run.methods import recipe_of
 
     notes: tuple[str, ...] = ()
     if rows is None:
-        from selpe.preflight import size_notes
         from selpe.privacy.load import count_units
+        from selpe.run.preflight import size_notes
 
         counted = count_units(settings)
         rows, notes = settings.rows or counted, size_notes(settings, counted)
@@ -179,7 +179,7 @@ def _expected(percentile: float, paper: float | None = None) -> tuple[str, str, 
 
 def _bar(percentile: float) -> str:
     """From chance (0.5, empty) to the best (1, full)."""
-    from selpe.privacy.verdict import AIM, NOTHING
+    from selpe.privacy.plan_words import AIM, NOTHING
 
     full = round(_BAR * min(1.0, max(0.0, 2 * percentile - 1)))
     colour = "green" if percentile >= AIM else "yellow" if percentile >= NOTHING else "red"

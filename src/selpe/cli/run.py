@@ -14,7 +14,7 @@ from selpe.errors import ConfigError, RunError, StoppedError
 
 if TYPE_CHECKING:
     from selpe.config import RunConfig
-    from selpe.run import Run
+    from selpe.run.lifecycle import Run
 
 # The paper's own configuration, to set ours against.
 PAPER: dict[str, Any] = {
@@ -100,9 +100,9 @@ def begin(
     """Outlook, question, run and result; None after a dry run."""
     from selpe.cli.conduct import conduct
     from selpe.cli.outcome import show_outlook
-    from selpe.preflight import preflight
     from selpe.privacy.ledger import Ledger
-    from selpe.run import Run
+    from selpe.run.lifecycle import Run
+    from selpe.run.preflight import preflight
 
     found = preflight(settings, Ledger.open(settings.dataset, root=ledger))
     show_outlook(found)
@@ -132,7 +132,7 @@ def resume(
 ) -> None:
     """Go on with a run that was interrupted, or write a lost release again. Nothing is done or paid for twice."""
     from selpe.cli.conduct import conduct
-    from selpe.release import is_lost, require_writable
+    from selpe.run.release import is_lost, require_writable
 
     found = _find(name, out_folder) if name else _last_open(out_folder)
     found.move(_with_place({}, execute, address, workers))
@@ -157,8 +157,8 @@ def preview(
     setting: Set = None,
 ) -> None:
     """Write a few candidates from the schema alone. Reads no private row and spends nothing."""
-    from selpe.assemble import preview as candidates_of
     from selpe.cli.conduct import opened_model
+    from selpe.method.from_settings import preview as candidates_of
     from selpe.schema import Schema
 
     own = {name: value for name, value in (("llm", llm), ("seed", seed)) if value is not None}
@@ -184,7 +184,7 @@ def runs(
     out_folder: Annotated[Path | None, typer.Argument(help="The folder of all runs; default: runs.")] = None,
 ) -> None:
     """List all runs: state, records, ε and time."""
-    from selpe.run import list_runs
+    from selpe.run.lifecycle import list_runs
 
     folder = runs_folder(out_folder)
     rows = [_row(manifest) for manifest in list_runs(folder)]
@@ -208,8 +208,8 @@ def release(
 ) -> None:
     """Pack what may leave the house into a zip, after proving that nothing else is in it."""
     from selpe.cli.conduct import shown
-    from selpe.pack import pack_release
-    from selpe.release import RELEASED
+    from selpe.run.packing import pack_release
+    from selpe.run.release import RELEASED
 
     found = _find(name, out_folder)
     private = found.manifest.get("private") is True
@@ -300,7 +300,7 @@ def runs_folder(given: Path | None) -> Path:
 
 
 def _find(name: str, out_folder: Path | None) -> Run:
-    from selpe.run import Run
+    from selpe.run.lifecycle import Run
 
     for folder in (Path(name), runs_folder(out_folder) / name):
         if (folder / "manifest.json").is_file():
@@ -309,7 +309,7 @@ def _find(name: str, out_folder: Path | None) -> Run:
 
 
 def _last_open(out_folder: Path | None) -> Run:
-    from selpe.run import Run, list_runs
+    from selpe.run.lifecycle import Run, list_runs
 
     waiting = [found for found in list_runs(runs_folder(out_folder)) if found.get("state") != "done"]
     if not waiting:
@@ -330,14 +330,14 @@ def _confirm(settings: RunConfig, *, yes: bool) -> None:
 
 def _conclude(made: Run, outcome: Any) -> None:
     from selpe.cli.outcome import show_result
-    from selpe.privacy.charges import spent
+    from selpe.privacy.ledger.charges import spent
 
     total = spent(charge for charge in made.ledger.charges() if charge.run == made.name)
     show_result(made, outcome, spent=total)
 
 
 def _row(manifest: dict[str, Any]) -> dict[str, Any]:
-    from selpe.manifest import is_worked_on
+    from selpe.run.manifest import is_worked_on
 
     settings = manifest.get("settings", {})
     state = manifest.get("state", "?")
@@ -357,7 +357,7 @@ def _print_runs(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     from selpe.cli.outcome import print_table
-    from selpe.progress import duration
+    from selpe.run.progress import duration
 
     colours = {"done": "green", "running": "cyan", "interrupted": "yellow", "stopped": "yellow"}
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -13,7 +13,7 @@ from selpe.cli.console import emit, json_mode, out
 from selpe.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
-    from selpe.evaluate.validity import ValidityReport
+    from selpe.evaluation.validity import ValidityReport
     from selpe.schema import Field, Schema, Value, Violation
 
 SchemaFile = Annotated[Path, typer.Argument(metavar="[SCHEMA]", help="The schema: YAML, or JSON Schema (.json).")]
@@ -106,7 +106,7 @@ def write_json(
 
 def _constant(schema: Schema, pair: str) -> tuple[str, Value]:
     """A field and the value it is fixed to, from 'field=value'."""
-    from selpe.evaluate.lexical import literal_of
+    from selpe.evaluation.lexical import literal_of
 
     name, separator, text = pair.partition("=")
     if not separator:
@@ -126,7 +126,7 @@ def grammar(
     ] = False,
 ) -> None:
     """Write the Lark grammar that judges raw model output."""
-    from selpe.evaluate.grammar import rough_grammar, strict_grammar
+    from selpe.evaluation.grammar import rough_grammar, strict_grammar
 
     loaded = _load(schema)
     text = rough_grammar(loaded) if rough else strict_grammar(loaded)
@@ -146,8 +146,8 @@ def validate(
     limit: Annotated[int, typer.Option(min=0, help="How many violations to list; 0 lists all.")] = 20,
 ) -> None:
     """Judge every record of a file; exit code 0 when all are valid, 2 otherwise. No value is ever shown."""
-    from selpe.evaluate.outputs import read_outputs
-    from selpe.evaluate.validity import tally, validator
+    from selpe.evaluation.outputs import read_outputs
+    from selpe.evaluation.validity import tally, validator
 
     loaded = _load(schema)
     judge = validator(loaded)

@@ -11,7 +11,7 @@ from selpe.cli.console import emit, json_mode, out
 from selpe.errors import ExitCode
 
 if TYPE_CHECKING:
-    from selpe.verify import Verified
+    from selpe.run.verify import Verified
 
 _MARKS = {"ok": "[green]✓[/]", "unchecked": "[yellow]•[/]", "wrong": "[red]✗[/]"}
 
@@ -29,7 +29,7 @@ def verify(
     ] = None,
 ) -> None:
     """Check a release that you were given: hashes, records, card and charges. Needs neither key nor ledger."""
-    from selpe.verify import verify_release
+    from selpe.run.verify import verify_release
 
     found = verify_release(release, ledgers=ledger)
     emit(

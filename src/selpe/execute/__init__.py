@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from selpe.config import RunConfig
-    from selpe.encode.base import Encoder, PublicEncoder
-    from selpe.llm.base import ChatModel
-    from selpe.llm.download import Progress
+    from selpe.models.base import ChatModel
+    from selpe.models.encoders.base import Encoder, PublicEncoder
+    from selpe.models.store.download import Progress
 
 
 class Executor(Protocol):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from selpe.execute.ray import connected, crew_of, order_of
 from selpe.execute.spread import SpreadEncoder, SpreadModel
-from selpe.llm.open import is_url, open_encoder
+from selpe.models.open import is_url, open_encoder
 
 if TYPE_CHECKING:
     from selpe.config import RunConfig
-    from selpe.encode.base import Encoder, PublicEncoder
-    from selpe.execute.crew import Crew
-    from selpe.llm.base import ChatModel
-    from selpe.llm.download import Progress
+    from selpe.execute.workers import Crew
+    from selpe.models.base import ChatModel
+    from selpe.models.encoders.base import Encoder, PublicEncoder
+    from selpe.models.store.download import Progress
 
 
 class RayExecutor:

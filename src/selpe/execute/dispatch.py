@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from selpe.errors import ModelError
-from selpe.execute.crew import Came, Crew, Lost, Member
+from selpe.execute.workers import Came, Crew, Lost, Member
 
 J = TypeVar("J")
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from selpe.config import RunConfig
-    from selpe.encode.base import Encoder, PublicEncoder
-    from selpe.llm.base import ChatModel
-    from selpe.llm.download import Progress
+    from selpe.models.base import ChatModel
+    from selpe.models.encoders.base import Encoder, PublicEncoder
+    from selpe.models.store.download import Progress
 
 
 class LocalExecutor:
@@ -21,7 +21,7 @@ class LocalExecutor:
 
     def model(self, llm: str) -> ChatModel:
         """The model that a specification names."""
-        from selpe.llm.open import open_model
+        from selpe.models.open import open_model
 
         model = open_model(llm, progress=self._progress)
         self._opened.append(model)
@@ -29,7 +29,7 @@ class LocalExecutor:
 
     def encoder(self) -> Encoder:
         """The encoder of the settings."""
-        from selpe.llm.open import open_encoder
+        from selpe.models.open import open_encoder
 
         return open_encoder(self._config.encoder, progress=self._progress)
 

@@ -17,10 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from selpe.config.execution import RaySettings
 from selpe.errors import ConfigError, ModelError
-from selpe.execute.crew import Crew, WorkerLostError
-from selpe.execute.settings import RaySettings
 from selpe.execute.worker import Order, Worker
+from selpe.execute.workers import Crew, WorkerLostError
 
 _STORE_BYTES = 128 << 20  # requests and answers are small; Ray's default takes a third of the memory
 _NO_ROOM = "see `ray status`: is there a node with room for a worker (`ray.cpus`, `ray.gpus`), and SelPE on it?"

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from selpe.errors import ConfigError, ModelError
 from selpe.execute.dispatch import CANCELLED, Dispatch
 from selpe.execute.worker import Encoded, Reply
-from selpe.llm.base import Answer, Capabilities, Follow, Request
+from selpe.models.base import Answer, Capabilities, Follow, Request
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from selpe.execute.crew import Crew
+    from selpe.execute.workers import Crew
 
 CHUNK = 256  # texts that are encoded in one call; the same for every crew, so that vectors do not depend on it
 

@@ -18,19 +18,19 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from selpe import __version__
 from selpe.errors import ModelError, SelPEError
-from selpe.llm.base import Answer, Capabilities, ChatModel, Finish, Request
+from selpe.models.base import Answer, Capabilities, ChatModel, Finish, Request
+from selpe.version import __version__
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from selpe.encode.base import Encoder
+    from selpe.models.encoders.base import Encoder
 
 log = logging.getLogger(__name__)
 
-MAKER = "selpe.llm.open:open_model"
+MAKER = "selpe.models.open:open_model"
 _LINGER = 0.02  # seconds that a stream which has just begun waits for more to begin with
 
 
@@ -284,8 +284,8 @@ def _open_model(order: Order) -> ChatModel:
 
 
 def _open_encoder(order: Order) -> Encoder:
-    from selpe.llm.open import open_encoder
-    from selpe.llm.registry import DEFAULT_ENCODER
+    from selpe.models.open import open_encoder
+    from selpe.models.store.registry import DEFAULT_ENCODER
 
     threads: dict[str, Any] = {"threads": order.threads} if order.encoder == DEFAULT_ENCODER and order.threads else {}
     return open_encoder(order.encoder, **threads)
@@ -293,8 +293,8 @@ def _open_encoder(order: Order) -> Encoder:
 
 def _threads(order: Order) -> dict[str, Any]:
     """Engines that compute on the processor keep to their share of it; the others are not asked."""
-    from selpe.llm.open import LLAMACPP
-    from selpe.llm.registry import REGISTRY
+    from selpe.models.open import LLAMACPP
+    from selpe.models.store.registry import REGISTRY
 
     computes = order.llm in REGISTRY or order.llm.endswith(".gguf") or order.llm.startswith(LLAMACPP)
     return {"threads": order.threads} if computes and order.threads else {}

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from selpe.config import RunConfig, check_config
-from selpe.encode.base import Encoder
 from selpe.errors import ConfigError
 from selpe.events import Emit, silence
 from selpe.experiments.arms import TRAINED
@@ -25,10 +24,11 @@ from selpe.experiments.judging import Judge, Measure
 from selpe.experiments.shared import SharedAnswers, TimedEncoder, slug
 from selpe.experiments.sources import Sources, Split
 from selpe.experiments.trained import TrainPython, torch_is_here
-from selpe.llm.base import ChatModel
-from selpe.llm.blobs import read_json, write_json
+from selpe.models.base import ChatModel
+from selpe.models.encoders.base import Encoder
+from selpe.models.store.blobs import read_json, write_json
 from selpe.owner_only import FILE_MODE, make_folder, write_text
-from selpe.run import Run
+from selpe.run.lifecycle import Run
 
 RUN, CELL, RESULT, LEDGER = "run", "cell.json", "result.json", "ledger"
 NOTE = (

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from selpe.config.methods import is_gaussian
 from selpe.errors import ConfigError
 from selpe.experiments.arms import ARMS, EVERYTHING, NOTHING, PRIVATE_ROWS, REAL_ROWS, Arm, arm_of
 from selpe.experiments.grid import Cell, Factor, merged
 from selpe.experiments.sizes import Size
-from selpe.method_settings import GAUSSIAN_METHODS
 
 ALL = tuple(ARMS)
 # What the paper takes away, and what of ours can be taken away; the rest stays as it is.
@@ -68,7 +68,7 @@ class Ask:
         # What is for other methods changes nothing: it stays out, so that cells are shared between experiments.
         sized = {name: value for name, value in self.size.settings.items() if _concerns(name, arm.method)}
         every = merged(sized, arm.settings, settings or {}, self.settings)
-        own = {name: value for name, value in every.items() if name not in GAUSSIAN_METHODS or name == arm.method}
+        own = {name: value for name, value in every.items() if not is_gaussian(name) or name == arm.method}
         return Cell(
             data, seed, arm.name if row is None else row, "run", arm.method, epsilon, llm or self.llms[0],
             self.size.per_class, private or self.size.private, own, dict(factors or {}), draw,
@@ -120,7 +120,7 @@ def _one_round(ask: Ask, arm: Arm, settings: Mapping[str, Any] | None = None) ->
 
 def _concerns(name: str, method: str) -> bool:
     """Whether a size's setting is one of this method's: a baseline's own stand in a group of its name."""
-    return name == method if method in GAUSSIAN_METHODS else name not in GAUSSIAN_METHODS
+    return name == method if is_gaussian(method) else not is_gaussian(name)
 
 
 def main(ask: Ask) -> Iterator[Cell]:

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.encode.base import Encoder
-from selpe.evaluate.attack import attack
-from selpe.evaluate.embedding import Remembering, require_local
-from selpe.evaluate.fidelity import fidelity
-from selpe.evaluate.fidelity.nearest import mean_distance
-from selpe.evaluate.roc import areas, interval, resampled
-from selpe.evaluate.trial import Trial
-from selpe.evaluate.utility import SYNTHETIC, utility
-from selpe.evaluate.validity import score
+from selpe.evaluation.attack import attack
+from selpe.evaluation.embedding import Remembering, require_local
+from selpe.evaluation.fidelity import fidelity
+from selpe.evaluation.fidelity.nearest import mean_distance
+from selpe.evaluation.roc import areas, interval, resampled
+from selpe.evaluation.trial import Trial
+from selpe.evaluation.utility import SYNTHETIC, utility
+from selpe.evaluation.validity import score
 from selpe.experiments.sources import Split
+from selpe.models.encoders.base import Encoder
 from selpe.schema import Record, Schema
 
 BOOTSTRAP = 300

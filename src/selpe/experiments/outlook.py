@@ -82,7 +82,7 @@ def _pool(cell: Cell) -> tuple[Any, ...] | None:
 
 
 def _estimate(cell: Cell, bench: Bench) -> tuple[int, float, str]:
-    from selpe.baselines import recipe_of
+    from selpe.run.methods import recipe_of
 
     config, split = bench.config(cell), bench.split(cell)
     try:

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.encode.base import Encoder
-from selpe.encode.remembering import RememberingEncoder, VectorStore
-from selpe.evaluate.embedding import Remembering
-from selpe.llm.base import Answer, Capabilities, ChatModel, Follow, Request
-from selpe.llm.blobs import read_json, write_json
-from selpe.llm.remembering import AnswerStore, RememberingModel
+from selpe.evaluation.embedding import Remembering
+from selpe.models.answers import AnswerStore, RememberingModel
+from selpe.models.base import Answer, Capabilities, ChatModel, Follow, Request
+from selpe.models.encoders.base import Encoder
+from selpe.models.encoders.vectors import RememberingEncoder, VectorStore
+from selpe.models.store.blobs import read_json, write_json
 from selpe.owner_only import FILE_MODE, make_folder, write_bytes
 
 _MOST_WRITERS = 100

@@ -18,8 +18,8 @@ from selpe.experiments.loaders import NAMES, find, loader_of, recognise
 from selpe.experiments.loaders.load import Loaded, load
 from selpe.experiments.loaders.split import SIDES, Targets, split
 from selpe.experiments.loaders.write import is_prepared, load_schema, write
+from selpe.intake import parse_records, read_table, write_table
 from selpe.schema import Record, Schema
-from selpe.table import parse_records, read_table, write_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from selpe.experiments.arms import CONTROLS, title_of
 from selpe.experiments.blocks import Block, Table, Text, mean_cell, spent_cell
 from selpe.experiments.grid import ALL_ROWS, Cell
 from selpe.experiments.results import Mean, Meant, Results
-from selpe.progress import duration
 from selpe.report.words import NOTHING, compact, epsilon
+from selpe.run.progress import duration
 
 
 @dataclass(frozen=True, slots=True)

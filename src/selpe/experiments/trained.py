@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import selpe
-from selpe.apart import OWN_GROUP, PLEASE_STOP
 from selpe.errors import ConfigError, RunError, StoppedError
 from selpe.owner_only import open_bytes, write_text
+from selpe.processes import OWN_GROUP, PLEASE_STOP
 from selpe.schema import Record, Schema
 
 NEEDED = ("torch", "transformers", "peft")

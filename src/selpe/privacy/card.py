@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
 
-from selpe import __version__
 from selpe.config import RunConfig
 from selpe.privacy.card_methods import method_text, settings_of
 from selpe.privacy.card_text import render_markdown
-from selpe.privacy.charges import Budget, Charge, Spent, spent
+from selpe.privacy.ledger.charges import Budget, Charge, Spent, spent
 from selpe.privacy.sealing import digest_of, told_charges
 from selpe.schema import Schema
+from selpe.version import __version__
 
 __all__ = ["FORMAT", "NOT_PRIVATE", "build_card", "render_markdown"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from selpe.config import RunConfig
-from selpe.method_settings import GAUSSIAN_METHODS
+from selpe.config.methods import METHODS, is_gaussian
 
 _VOTES = {
     "approval": "each private row approves a fixed share of the candidates of its class",
@@ -29,7 +29,6 @@ _COMMON = (
 _OURS = (
     "rounds", "batches", "alpha", "multiplicity", "mechanism", "votes", "epsilon_schedule", "guides", "bundles",
 )  # fmt: skip
-_TRAINED = frozenset({"ctcl", "dpgen", "dpds"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +44,9 @@ class MethodText:
 
 def method_text(config: RunConfig) -> MethodText:
     """What the card says of this run's method."""
-    read = "and only to vote" if config.method not in _TRAINED else "to vote and to train the model of this run"
+    read = "and only to vote" if not METHODS[config.method].trains else "to vote and to train the model of this run"
     where = f"private rows are read in one local process, {read}"
-    if config.method in GAUSSIAN_METHODS:
+    if is_gaussian(config.method):
         return MethodText(
             "none" if config.method in ("dpgen", "dpds") else "histogram",
             _LOOKS[config.method],

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.errors import ConfigError
+from selpe.privacy.mechanisms import Guarantee
 from selpe.privacy.noise import Sensitivity
-from selpe.privacy.select import Guarantee
 from selpe.privacy.votes import CELLS_AT_ONCE, Kernel, PoolKernel, Representation
 
 MOST_VOTES = 32  # 2⁻³¹ of a vote is far below any noise, and sums stay exact

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.errors import ConfigError, PrivacyError
+from selpe.privacy.mechanisms import Guarantee, gaussian_integers
 from selpe.privacy.noise import Noise, SeededNoise, Sensitivity
-from selpe.privacy.seal import sealed
-from selpe.privacy.select import Guarantee, gaussian_integers
+from selpe.privacy.withholding import sealed
 from selpe.schema import Record
 
 # The grid: a gradient at the clipping norm is 2**40 steps long. On a grid this fine, discrete Gaussian noise cannot be

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from selpe.config import RunConfig
 from selpe.errors import DataError
-from selpe.manifest import with_password
+from selpe.intake import Reading, Table
+from selpe.intake.addresses import with_password
+from selpe.intake.options import ReadingOptions
+from selpe.intake.records import problem_report
 from selpe.privacy.ledger import Ledger
-from selpe.privacy.private import PrivateTable
+from selpe.privacy.table import PrivateTable
 from selpe.privacy.units import OWN, unit_name, units_in
-from selpe.reading import ReadingOptions
 from selpe.schema import Record, Schema
-from selpe.table import Reading, Table
-from selpe.table.records import problem_report
 
 
 class Loaded(NamedTuple):

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from selpe.errors import ConfigError, PrivacyError
 from selpe.privacy.accounting import Gaussian, gaussian_epsilon
-from selpe.privacy.charges import Charge
-from selpe.privacy.select import Adjacency, Guarantee, gaussian
+from selpe.privacy.ledger.charges import Charge
+from selpe.privacy.mechanisms import Adjacency, Guarantee, gaussian
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from selpe.errors import ConfigError
-from selpe.privacy.charges import Charge
-from selpe.privacy.quotas import Shape, round_quotas
-from selpe.privacy.select import ADJACENCIES, LAWS, Adjacency, Guarantee, Influence, Law, NoisyMax
-from selpe.privacy.simulate import SHARES, Outlook, paper_outlook, record_outlook, set_outlook
-from selpe.privacy.verdict import AIM, SMALLEST_POOL, verdict_of, warnings_of
+from selpe.method.quotas import Shape, round_quotas
+from selpe.privacy.ledger.charges import Charge
+from selpe.privacy.mechanisms import ADJACENCIES, LAWS, Adjacency, Guarantee, Influence, Law, NoisyMax
+from selpe.privacy.plan_words import AIM, SMALLEST_POOL, verdict_of, warnings_of
+from selpe.privacy.simulation import SHARES, Outlook, paper_outlook, record_outlook, set_outlook
 
 __all__ = ["ChoicePlan", "Plan", "RoundPlan", "make_plan", "round_quotas", "split_epsilon"]
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from selpe.errors import PrivacyError
-from selpe.privacy.charges import Charge
-from selpe.privacy.journal import canonical
-from selpe.privacy.key import Key, find_key
 from selpe.privacy.ledger import Ledger, ledger_root
+from selpe.privacy.ledger.charges import Charge
+from selpe.privacy.ledger.journal import canonical
+from selpe.privacy.ledger.key import Key, find_key
 
 FORMAT = "selpe-seal/1"
 SEAL = "seal.json"

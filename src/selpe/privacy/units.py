@@ -7,10 +7,10 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from selpe.table.cells import MISSING, cell_text
+from selpe.intake.cells import MISSING, cell_text
 
 if TYPE_CHECKING:
-    from selpe.table import Table
+    from selpe.intake import Table
 
 OWN = ""  # the name of a row that names nobody: it is a unit of its own
 _NO_NAMES = (list, tuple, dict, set, frozenset, bytes, bytearray)

@@ -7,10 +7,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from selpe.progress import duration
 from selpe.report.charts import Level, Line, Scale, lines
 from selpe.report.render import page
 from selpe.report.words import NOTHING, count, epsilon, figure, known, percent
+from selpe.run.progress import duration
 
 COLUMNS = (
     ("records", "records"), ("epsilon", "ε"), ("text", "AUC text"), ("structured", "AUC structured"),

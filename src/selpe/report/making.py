@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from selpe.event_log import EventReader
 from selpe.events import Event, PoolReady, Selected, Started
+from selpe.run.event_log import EventReader
 
 _SHOWN = (
     "epsilon", "delta", "adjacency", "unit", "records", "rounds", "batches", "alpha", "multiplicity", "votes",

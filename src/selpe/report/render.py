@@ -16,12 +16,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from selpe.progress import duration
 from selpe.report.sections.fidelity import fidelity_section
 from selpe.report.sections.making import making_section
 from selpe.report.sections.privacy import privacy_section
 from selpe.report.sections.utility import utility_section
 from selpe.report.words import count, known, plural
+from selpe.run.progress import duration
 from selpe.schema import Schema
 
 

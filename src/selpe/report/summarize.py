@@ -6,7 +6,7 @@
     tested_on    a fingerprint of the test records: runs can be compared where it is the same
     verdict      grade, headline, findings (three), steps
     validity     rate, total, invalid: of the table's own rows
-    utility      as evaluate/utility.py gives it, or None
+    utility      as evaluation/utility.py gives it, or None
     fidelity     as evaluate/fidelity gives it, or None
     synthetic    what can be said without real rows, where there are none to compare with
     attack       as evaluate/attack gives it, or None
@@ -26,9 +26,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from selpe import __version__
 from selpe.report.verdict import judge
 from selpe.schema import Record, Schema
+from selpe.version import __version__
 
 FORMAT = "selpe-evaluation/1"
 NOTICE = "These figures look at private data without noise: INTERNAL, NOT FOR RELEASE."

@@ -13,9 +13,10 @@ from typing import Any
 
 from jinja2 import UndefinedError
 
-from selpe.encode.hashing import HashingEncoder
 from selpe.errors import DataError, RunError
-from selpe.evaluate.fidelity import synthetic_only
+from selpe.evaluation.fidelity import synthetic_only
+from selpe.intake.lines import RecordLines
+from selpe.models.encoders.hashing import HashingEncoder
 from selpe.privacy.card_text import reveals_no_number
 from selpe.report.fields import field_panels
 from selpe.report.render import page
@@ -23,7 +24,6 @@ from selpe.report.sections.fidelity import diversity_rows, validity_rows
 from selpe.report.summarize import sampled
 from selpe.report.words import count, epsilon, plural
 from selpe.schema import Record, Schema
-from selpe.table.lines import RecordLines
 
 SUMMARY = "summary.html"
 _MOST, _SAMPLES = 2_000, 6  # records that statistics are taken over, and that are shown

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from selpe.privacy.charges import Budget, Charge
 from selpe.privacy.ledger import Ledger
-from selpe.privacy.reservations import Reservation
+from selpe.privacy.ledger.charges import Budget, Charge
+from selpe.privacy.ledger.reservations import Reservation
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from selpe import __version__
 from selpe.errors import SelPEError
-from selpe.serve.desk import Desk
 from selpe.serve.guard import Guard
 from selpe.serve.pages import build_pages
 from selpe.serve.refusals import bug, invalid, status_of, told
 from selpe.serve.routes import answer, build_open_router, build_router
+from selpe.serve.service import Desk
 from selpe.serve.streams import Streams
 from selpe.serve.token import Token
+from selpe.version import __version__
 
 _ABOUT = "Differentially private synthetic tables: upload a table and its schema, plan, run, watch, fetch the release."
 # FastAPI can report requests, their bodies and errors to a collector that the environment names. None of it is wanted.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from selpe.errors import ConfigError
-from selpe.llm.registry import REGISTRY
+from selpe.models.store.registry import REGISTRY
 
 MB = 2**20
 IN_PROCESS_ENCODERS = MappingProxyType({"minilm": "minilm", "hash": "hash"})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 from fastapi.responses import StreamingResponse
 
-from selpe.serve.desk import Desk
 from selpe.serve.refusals import missing
-from selpe.serve.shelf import ShelvedRun
+from selpe.serve.runs import ShelvedRun
+from selpe.serve.service import Desk
 from selpe.serve.streams import Streams
 from selpe.serve.token import Token
 from selpe.watch.server import page

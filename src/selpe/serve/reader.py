@@ -35,7 +35,7 @@ def schema(path: str) -> dict[str, Any]:
 
 def check(data: str, schema: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """How a table fits a schema: rows and fields, never a value."""
-    from selpe.reading import ReadingOptions
+    from selpe.intake.options import ReadingOptions
     from selpe.schema import Schema
 
     found = _schema(Schema.load, Path(schema))
@@ -56,8 +56,8 @@ def check(data: str, schema: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def plan(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What a run of these settings would do and be charged. Of the table only the number of units is read."""
     from selpe.config import check_config
-    from selpe.preflight import preflight
     from selpe.privacy.ledger import Ledger
+    from selpe.run.preflight import preflight
 
     config = check_config(settings, where="settings")
     found = preflight(config, Ledger.open(config.dataset))
@@ -72,9 +72,9 @@ def plan(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def pack(run: str, to: str) -> dict[str, Any]:
     """The packed release of a run, proved as `selpe release` proves it."""
-    from selpe.pack import pack_release
-    from selpe.release import RELEASED
-    from selpe.run import Run
+    from selpe.run.lifecycle import Run
+    from selpe.run.packing import pack_release
+    from selpe.run.release import RELEASED
 
     found = Run.open(Path(run))
     packed = pack_release(found.folder, found.manifest, found.schema, allowed=RELEASED, to=Path(to))

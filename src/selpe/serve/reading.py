@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from selpe.apart import OWN_GROUP
+from selpe.processes import OWN_GROUP
 from selpe.serve.limits import Limits
 from selpe.serve.refusals import busy, from_child
 

@@ -10,8 +10,9 @@ from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Resp
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from fastapi.security import HTTPBearer
 
-from selpe.serve.desk import Desk
 from selpe.serve.refusals import RefusedError
+from selpe.serve.runs import State
+from selpe.serve.service import Desk
 from selpe.serve.settings import ReadingSettings, RunSettings
 from selpe.serve.shapes import (
     BudgetAbout,
@@ -27,7 +28,6 @@ from selpe.serve.shapes import (
     TableAbout,
     Tables,
 )
-from selpe.serve.shelf import State
 from selpe.serve.store import RUN_NAME, SCHEMA_TYPES, TABLE_NAME, TABLE_TYPES, StoredTable
 from selpe.serve.streams import Streams
 from selpe.serve.token import Token

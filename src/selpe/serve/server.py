@@ -15,9 +15,9 @@ import uvicorn
 from selpe.errors import ConfigError
 from selpe.serve import reading, supervisor
 from selpe.serve.app import build_app
-from selpe.serve.desk import Desk
 from selpe.serve.limits import Operator
 from selpe.serve.reading import Reader
+from selpe.serve.service import Desk
 from selpe.serve.store import Store
 from selpe.serve.supervisor import Supervisor
 from selpe.serve.token import Token

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from selpe.config import RunConfig, check_config
+from selpe.config.methods import AugPESettings
 from selpe.errors import ConfigError
-from selpe.method_settings import AugPESettings
 from selpe.serve.limits import Operator
 from selpe.serve.store import StoredTable
 

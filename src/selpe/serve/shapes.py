@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from selpe.serve.shelf import State
+from selpe.serve.runs import State
 from selpe.serve.store import TableFormat
 
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from selpe.errors import ConfigError
+from selpe.operating_system import put_in_place
 from selpe.owner_only import FILE_MODE, make_folder, open_bytes, open_text
 from selpe.serve.refusals import RefusedError, conflict, missing
-from selpe.system import put_in_place
 
 TABLE_NAME = r"^[a-z0-9][a-z0-9_-]{0,47}$"
 RUN_NAME = r"^[a-z0-9][a-z0-9_-]{0,99}$"

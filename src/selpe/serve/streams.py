@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from selpe.serve.desk import Desk
 from selpe.serve.refusals import busy
-from selpe.serve.shelf import ACTIVE
+from selpe.serve.runs import ACTIVE
+from selpe.serve.service import Desk
 from selpe.watch import folder_view
 
 PERIOD = 0.25  # seconds between two looks at the log

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from selpe.apart import OWN_GROUP
 from selpe.errors import ExitCode
+from selpe.processes import OWN_GROUP
 from selpe.serve.limits import Limits
 from selpe.serve.refusals import busy
 from selpe.serve.store import write_json

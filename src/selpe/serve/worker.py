@@ -12,12 +12,12 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from selpe.apart import stop_when_let_go
 from selpe.errors import ExitCode, SelPEError, StoppedError
+from selpe.processes import stop_when_let_go
 from selpe.serve.store import write_json
 
 if TYPE_CHECKING:
-    from selpe.run import Run
+    from selpe.run.lifecycle import Run
 
 ENDED = "ended.json"  # in the run's work folder: why it ended before it was done
 
@@ -32,7 +32,7 @@ def main() -> None:
 
 def work(folder: Path, cancel: threading.Event) -> int:
     """The exit code of a run that was done, or went on with."""
-    from selpe.run import Run
+    from selpe.run.lifecycle import Run
 
     try:
         _execute(Run.open(folder), cancel)
@@ -49,7 +49,7 @@ def work(folder: Path, cancel: threading.Event) -> int:
 
 
 def _execute(run: Run, cancel: threading.Event) -> None:
-    from selpe.llm.open import open_encoder, open_model
+    from selpe.models.open import open_encoder, open_model
 
     config = run.config
     run.begin()

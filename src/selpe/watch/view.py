@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from selpe.errors import SelPEError
-from selpe.event_log import EventReader
-from selpe.manifest import read_manifest
-from selpe.progress import Meter
+from selpe.run.event_log import EventReader
+from selpe.run.manifest import read_manifest
+from selpe.run.progress import Meter
 from selpe.schema import Schema
 
 View: TypeAlias = Callable[[], dict[str, Any]]

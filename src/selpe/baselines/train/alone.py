@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from selpe.llm.machine import this_machine
+from selpe.models.machine import this_machine
 
 Seen = TypeVar("Seen")
 Found = TypeVar("Found")

@@ -15,8 +15,8 @@ from selpe.baselines.looking import Looks
 from selpe.baselines.train.learner import TorchLearner
 from selpe.errors import StoppedError
 from selpe.events import Trained
+from selpe.privacy.gaussian_plan import Look
 from selpe.privacy.learning import Learned, Training
-from selpe.privacy.looks import Look
 
 NAME = "training"
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from selpe.baselines.base import Parts, SpendingPlan
 from selpe.baselines.train.course import Course
 from selpe.baselines.train.texts import fields_by_line
 from selpe.config import RunConfig
-from selpe.estimate import Estimate
-from selpe.method_settings import TrainingSettings
-from selpe.privacy.looks import GaussianPlan, Look, gaussian_plan
+from selpe.config.methods import TrainingSettings
+from selpe.privacy.gaussian_plan import GaussianPlan, Look, gaussian_plan
+from selpe.run.estimate import Estimate
+from selpe.run.methods import Parts, SpendingPlan
 from selpe.schema import Schema
 
 # Tokens a second and core, for 135 million parameters in single precision: learnt from, and written.
@@ -49,7 +49,7 @@ def training_estimate(
     schema: Schema, plan: SpendingPlan, own: TrainingSettings, *, texts: int, public_records: int = 0
 ) -> Estimate:
     """A guess from typical speeds: training takes much longer than writing."""
-    from selpe.llm.machine import this_machine
+    from selpe.models.machine import this_machine
 
     cores = max(1.0, this_machine().usable_cores)
     parameters = _parameters(own.model)
@@ -85,7 +85,7 @@ def notes_of(course: Course, parameters: int, model: str) -> dict[str, Any]:
 
 def _parameters(model: str) -> float:
     """How many parameters a model has, by the size of its file; one of ordinary size where nobody knows yet."""
-    from selpe.estimate import weight_of
+    from selpe.run.estimate import weight_of
 
     return weight_of(model) / (4.0 if Path(model).is_dir() else _BYTES_PER_PARAMETER)
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from selpe.baselines.base import Parts
 from selpe.baselines.reading import Sample, read
 from selpe.baselines.train.weights import Weights, merged
 from selpe.errors import StoppedError
 from selpe.events import Answered, PoolReady, StageStarted
-from selpe.llm.base import Request
-from selpe.llm.hf import HFModel
-from selpe.llm.remembering import AnswerStore, RememberingModel
+from selpe.models.answers import AnswerStore, RememberingModel
+from selpe.models.base import Request
+from selpe.models.hf import HFModel
+from selpe.run.methods import Parts
 from selpe.schema import Record
 
 

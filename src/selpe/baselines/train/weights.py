@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from selpe.errors import ConfigError, ModelError
-from selpe.llm.download import Progress
-from selpe.llm.hf import best_device, patient_threads, where
-from selpe.llm.models import ModelStore
+from selpe.models.hf import best_device, patient_threads, where
+from selpe.models.store.download import Progress
+from selpe.models.store.store import ModelStore
 
 Tuning = Literal["lora", "full"]
 _LARGE = 50_000_000  # parameters; below, half precision gains nothing

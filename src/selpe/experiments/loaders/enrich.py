@@ -17,7 +17,7 @@ from selpe.experiments.loaders.base import Enrichment
 from selpe.schema import Record, Schema, TextField
 
 if TYPE_CHECKING:
-    from selpe.llm.base import ChatModel, Request
+    from selpe.models.base import ChatModel, Request
 
 AUTO, OFF, TEMPLATE = "auto", "off", "template"
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -54,7 +54,7 @@ def templated(records: Sequence[Record], enrichment: Enrichment) -> list[Record]
 
 def rewritten(records: Sequence[Record], enrichment: Enrichment, model: ChatModel) -> tuple[list[Record], int]:
     """The records with a text that a local model wrote from the template's, and how many kept the template's own."""
-    from selpe.llm.base import Answer
+    from selpe.models.base import Answer
 
     plain = templated(records, enrichment)
     texts = list(dict.fromkeys(str(record[enrichment.field]) for record in plain))
@@ -78,7 +78,7 @@ def rewritten(records: Sequence[Record], enrichment: Enrichment, model: ChatMode
 
 
 def _request(model: ChatModel, enrichment: Enrichment, text: str, place: int) -> Request:
-    from selpe.llm.base import Message, Request
+    from selpe.models.base import Message, Request
 
     said = f"{enrichment.instruction}\n\n{text}"
     tokens = enrichment.longest // 2

@@ -13,11 +13,11 @@ from selpe.errors import ConfigError, DataError
 from selpe.experiments.loaders.base import Cells, Loader, Raw, Tally
 from selpe.experiments.loaders.enrich import AUTO, OFF, TEMPLATE, enriched_schema, rewritten, templated
 from selpe.experiments.loaders.split import SIDES, Targets, split
+from selpe.intake.cells import Conventions, Outcome, reader_of
 from selpe.schema import Record, Schema, TextField
-from selpe.table.cells import Conventions, Outcome, reader_of
 
 if TYPE_CHECKING:
-    from selpe.llm.base import ChatModel
+    from selpe.models.base import ChatModel
 
 POOL = 5_000  # rows of a class that a split is drawn from; of more, a random draw
 PRIVATE = 20  # rows a class, as in the paper

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from selpe.errors import DataError
-from selpe.table.core import attempt
+from selpe.intake.core import attempt
 
 CHUNK = 20_000
 _LINES_ABOVE = 3  # LendingClub's own files begin with a line about the prospectus

@@ -8,9 +8,9 @@ from selpe.errors import ConfigError
 from selpe.experiments.loaders.base import Loader
 from selpe.experiments.loaders.load import Loaded
 from selpe.experiments.loaders.split import SIDES
+from selpe.intake import write_table
 from selpe.owner_only import make_folder, write_text
 from selpe.schema import Schema
-from selpe.table import write_table
 
 _ROLE = {
     "private": "what a method may learn from, under its guarantee",

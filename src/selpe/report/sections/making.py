@@ -7,9 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from selpe.progress import duration
 from selpe.report.charts import Round, spending, winners
 from selpe.report.words import NOTHING, compact, count, epsilon, known
+from selpe.run.progress import duration
 
 
 def making_section(evaluation: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -1,5 +1,0 @@
-"""Sentence encoders behind one protocol: embedded MiniLM, servers, sentence-transformers, and hashing."""
-
-from selpe.encode.base import Encoder, PublicEncoder
-
-__all__ = ["Encoder", "PublicEncoder"]

@@ -1,0 +1,21 @@
+"""Tables in and out: csv, tsv, jsonl, json, parquet, xlsx, pandas and polars frames, SQL queries.
+
+`read_table` gives raw cells, `to_records` reads them under a schema, `write_table` and `to_frame` write records.
+"""
+
+from selpe.intake.core import Table
+from selpe.intake.read import read_table
+from selpe.intake.records import Problem, Reading, inferred_fields, parse_records, to_records
+from selpe.intake.write import to_frame, write_table
+
+__all__ = [
+    "Problem",
+    "Reading",
+    "Table",
+    "inferred_fields",
+    "parse_records",
+    "read_table",
+    "to_frame",
+    "to_records",
+    "write_table",
+]

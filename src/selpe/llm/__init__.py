@@ -1,5 +1,0 @@
-"""Language models behind one protocol: embedded, llama.cpp, OpenAI-compatible servers, transformers, and a fake."""
-
-from selpe.llm.base import Answer, Capabilities, ChatModel, Message, Request
-
-__all__ = ["Answer", "Capabilities", "ChatModel", "Message", "Request"]

@@ -1,0 +1,369 @@
+"""Algorithm 1: selection-guided progressive evolution, top to bottom.
+
+Read it beside the paper. Each round proposes a pool per class, lets the private table choose winners, pairs every
+winner with a contrast, takes records into the synthetic table, and hands winners and contrasts to the next round.
+Two private choices of ours stand around it and can be switched off: among guides before round 1, and among candidate
+release sets at the end. Everything here but the calls of `private` is public.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selpe.errors import ModelError, StoppedError
+from selpe.events import Answered, Emit, Finished, Included, PoolReady, Selected, StageStarted, Started, silence
+from selpe.method.generation import Candidate, Generator, Proposal, without_exemplars
+from selpe.method.guides import Guide
+from selpe.method.kernel import HybridRepresentation, MultiChannelKernel, PoolDistances
+from selpe.method.releases import Bundle, Origin, make_bundles
+from selpe.method.set_scores import SetJudge, agreement
+from selpe.models.base import Answer
+from selpe.models.encoders.base import Encoder, PublicEncoder
+from selpe.privacy.mechanisms import Adjacency, NoisyMax
+from selpe.privacy.plan import Plan
+from selpe.privacy.table import Mechanism, PrivateTable, RecordVote, Selection
+from selpe.privacy.votes import Approval, Closeness, Coverage, Predictive, Prototype
+from selpe.schema import Record, Schema
+
+Inclusion = Literal["centre", "diverse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """The switches of the method. `paper()` gives the paper's own configuration."""
+
+    multiplicity: int = 3  # K
+    votes: Literal["approval", "closeness", "prototype"] = "approval"
+    mechanism: Literal["permute-and-flip", "exponential"] = "permute-and-flip"
+    contrast: bool = True
+    inclusion: Inclusion = "diverse"
+    explore: float = 1 / 3
+    exemplars: int = 2
+    guide_sample: int = 10  # records per class that stand for a guide in the vote
+    mixed: bool = False  # guides take turns, and the vote on candidate releases judges them; no vote of their own
+    bundles: int = 128
+    test_seed: int | None = None  # a seeded selection, for tests only; stamps the run 'not private'
+
+
+@dataclass(frozen=True, slots=True)
+class Exemplars:
+    """The evolution context 𝓔 of one class: winners and their contrasts from the round before."""
+
+    positives: tuple[Record, ...] = ()
+    negatives: tuple[Record, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evolved:
+    """The outcome: synthetic records, the context to generate more from, and every private choice made."""
+
+    candidates: tuple[Candidate, ...]
+    guide: Guide
+    context: Mapping[str, Exemplars]
+    selections: tuple[Selection, ...]
+    bundle: str = "evolved"
+
+
+@dataclass(slots=True)
+class Evolution:
+    """One run of Algorithm 1. `guides` with more than one entry are voted on first, if the plan pays for it."""
+
+    private: PrivateTable
+    schema: Schema
+    generator: Generator
+    kernel: MultiChannelKernel
+    encoder: Encoder
+    plan: Plan
+    guides: Sequence[Guide]
+    method: Method = field(default_factory=Method)
+    adjacency: Adjacency = "replace-one"
+    seed: int = 0
+    emit: Emit = silence
+    public_encoder: PublicEncoder | None = None  # for pools, in the encoder's place
+    _selections: list[Selection] = field(default_factory=list)
+    _origins: dict[str, list[Origin]] = field(default_factory=dict)
+    _seen: list[Record] = field(default_factory=list)
+
+    def run(self) -> Evolved:
+        """The synthetic table S_syn."""
+        self.emit(Started(len(self.plan.rounds), self._total, self._candidates_in_all()))
+        guide = self._choose_guide()
+        context: dict[str, Exemplars] = {label: Exemplars() for label in self._labels}
+        winners: dict[str, list[Record]] = {label: [] for label in self._labels}
+        included: dict[str, list[Candidate]] = {label: [] for label in self._labels}
+        for t, part in enumerate(self.plan.rounds, 1):
+            quota = {label: self._due(label, t) - len(included[label]) for label in self._labels}  # Eq. (quota)
+            pools = self._propose(t, quota, context, guide)  # H_t, Eq. (candidate_pool)
+            self._require_candidates(pools)
+            spaces = {label: self._space(pool) for label, pool in pools.items()}
+            chosen = self._select(f"round-{t}", part.epsilon, pools, spaces)  # Eq. (exp_mech_batch)
+            for label, pool in pools.items():
+                won = [pool[i] for i in chosen.winners[label]]
+                far = [
+                    pool[int(np.argmax(spaces[label].among([i])[0]))] for i in chosen.winners[label]
+                ]  # (contrastive)
+                winners[label] += [candidate.record for candidate in won]
+                order = self._ranked(spaces[label], winners[label])  # distance to the cumulative centre
+                self._remember(label, t, pool, order)
+                included[label] += [pool[i] for i in self._include(spaces[label], order, quota[label])]
+                context[label] = self._next_context(won, far)
+            self.emit(Included(t, sum(len(records) for records in included.values())))
+        self._top_up(included, context, guide)
+        bundle = self._choose_bundle(included)
+        candidates = tuple(candidate for label in self._labels for candidate in bundle.records[label])
+        self.emit(Finished(len(candidates)))
+        return Evolved(candidates, guide, context, tuple(self._selections), bundle.name)
+
+    # -- pools ---------------------------------------------------------------------------------------------------
+
+    def _propose(
+        self, t: int, quota: Mapping[str, int], context: Mapping[str, Exemplars], guide: Guide
+    ) -> dict[str, list[Candidate]]:
+        """K·m_t candidates per class; a share of them without exemplars, because bad exemplars collapse a model."""
+        proposals = []
+        for label in self._labels:
+            size = max(1, self.method.multiplicity * quota[label])
+            explored = size if t == 1 else math.ceil(self.method.explore * size)
+            for i in range(size):
+                turn = self.guides[i % len(self.guides)] if self.method.mixed else guide
+                whole = self._proposal(f"round-{t}", label, i, turn, context[label])
+                proposals.append(without_exemplars(whole) if i < explored else whole)
+        return self._generate("round", t, proposals)
+
+    def _proposal(self, stage: str, label: str, i: int, guide: Guide, context: Exemplars) -> Proposal:
+        digest = hashlib.sha256(f"{self.seed}:{stage}:{label}:{i}".encode()).digest()
+        return Proposal(
+            guide,
+            int.from_bytes(digest[:6], "big"),
+            label=label or None,
+            positives=context.positives,
+            negatives=context.negatives if self.method.contrast else (),
+        )
+
+    def _generate(self, stage: str, number: int, proposals: Sequence[Proposal]) -> dict[str, list[Candidate]]:
+        self.emit(StageStarted(stage, number, len(proposals)))
+
+        def watch(answer: Answer) -> None:
+            if answer.finish != "cancelled":
+                which, stored = answer.request.key.split(":")[0], answer.seconds == 0.0 and answer.error is None
+                self.emit(Answered(which, answer.prompt_tokens, answer.completion_tokens, stored))
+
+        made = self.generator.generate(proposals, taken=self._seen, watch=watch)
+        if self.generator.stopped:
+            # A pool cut short must not go on to a private choice: that would pay for half a pool.
+            raise StoppedError("stopped as asked; every finished answer is kept")
+        pools: dict[str, list[Candidate]] = {label: [] for label in self._labels}
+        for candidate in made.candidates:
+            if candidate is not None:
+                pools[candidate.proposal.label or ""].append(candidate)
+                self._seen.append(candidate.record)
+        found = [candidate for pool in pools.values() for candidate in pool]
+        samples = tuple(candidate.record for candidate in found[:: max(1, len(found) // 4)][:4])
+        self.emit(PoolReady(stage, number, len(found), dict(made.effort.retries), dict(made.effort.given_up), samples))
+        return pools
+
+    def _require_candidates(self, pools: Mapping[str, Sequence[Candidate]]) -> None:
+        if empty := [label for label, pool in pools.items() if not pool]:
+            of = f" of class '{empty[0]}'" if empty[0] else ""
+            raise ModelError(
+                f"the model wrote no valid record{of}",
+                hint="`selpe preview` shows what it writes; try another model, or examples in the schema",
+            )
+
+    def _top_up(self, included: dict[str, list[Candidate]], context: Mapping[str, Exemplars], guide: Guide) -> None:
+        """Fills classes whose pools lost too many candidates, from the final context: exact class sizes, no ε."""
+        for attempt in range(1, 21):
+            missing = {label: self._due(label, len(self.plan.rounds)) - len(included[label]) for label in self._labels}
+            if not any(missing.values()):
+                return
+            proposals = [
+                self._proposal(f"more-{attempt}", label, i, guide, context[label] if attempt % 2 else Exemplars())
+                for label, count in missing.items()
+                for i in range(count)
+            ]
+            for label, pool in self._generate("more", attempt, proposals).items():
+                included[label] += pool[: missing[label]]
+
+    # -- private choices -----------------------------------------------------------------------------------------
+
+    def _select(
+        self,
+        name: str,
+        epsilon: float,
+        pools: Mapping[str, Sequence[Candidate]],
+        spaces: Mapping[str, PoolDistances],
+    ) -> Selection:
+        """b winners per class, by the votes of the class's private rows."""
+        votes: dict[str, RecordVote] = {
+            "approval": Approval(self.plan.alpha), "closeness": Closeness(), "prototype": Prototype(),
+        }  # fmt: skip
+        made = self.private.select(
+            spaces,
+            kernel=self.kernel,
+            mechanism=self._mechanism(epsilon),
+            selection=name,
+            vote=votes[self.method.votes],
+            batches=self.plan.batches,
+            context=self._digest(pools),
+        )
+        won = {label: tuple(pools[label][i].record for i in places) for label, places in made.winners.items()}
+        return self._noted(name, made, won)
+
+    def _choose_guide(self) -> Guide:
+        """One guide of several, each judged by a small sample that it generated."""
+        if len(self.guides) < 2 or self.plan.guide_epsilon is None:
+            return self.guides[0]
+        proposals = [
+            self._proposal(f"guide-{number}", label, i, guide, Exemplars())
+            for number, guide in enumerate(self.guides)
+            for label in self._labels
+            for i in range(self.method.guide_sample)
+        ]
+        pools = self._generate("guides", 0, proposals)
+        for label, pool in pools.items():
+            self._remember(label, 0, pool, np.arange(len(pool)), rank=0.5)
+        made = [candidate for pool in pools.values() for candidate in pool]
+        sets = {guide.name: [c for c in made if c.proposal.guide.name == guide.name] for guide in self.guides}
+        # A guide that cannot produce every class stands for nothing.
+        able = [guide for guide in self.guides if len(sets[guide.name]) >= len(self._labels)] or [self.guides[0]]
+        if len(able) < 2:
+            return able[0]
+        records = [[candidate.record for candidate in sets[guide.name]] for guide in able]
+        chosen = self._choose("guide", self.plan.guide_epsilon, records)
+        return able[chosen.winner]
+
+    def _choose_bundle(self, included: Mapping[str, Sequence[Candidate]]) -> Bundle:
+        """One candidate release of several."""
+        evolved = Bundle("evolved", {label: tuple(records) for label, records in included.items()})
+        if self.plan.bundle_epsilon is None or self.method.bundles < 2:
+            return evolved
+        self.emit(StageStarted("bundles", 0, 0))
+        bundles = make_bundles(included, self._told_apart(), count=self.method.bundles, seed=self.seed)
+        full = [
+            bundle for bundle in bundles
+            if all(len(bundle.records[label]) == len(included[label]) for label in self._labels)
+        ]  # fmt: skip
+        records = [[c.record for label in self._labels for c in bundle.records[label]] for bundle in full]
+        return full[self._choose("bundle", self.plan.bundle_epsilon, records).winner]
+
+    def _choose(self, name: str, epsilon: float, sets: Sequence[Sequence[Record]]) -> Selection:
+        """One set of several, by all private rows' votes: by prediction where there is a label, else by coverage."""
+        shared = {id(record): record for one in sets for record in one}  # most sets share their records
+        texts = {key: self.schema.dumps(record) for key, record in shared.items()}
+        everything = list({texts[id(record)]: record for one in sets for record in one}.values())
+        vote: Predictive | Coverage
+        if self.schema.label is not None:
+            judge = SetJudge(
+                self.schema, self.encoder, self.kernel, sets, everything, public_encoder=self.public_encoder
+            )
+            vote = Predictive(judge)
+        else:
+            place = {texts[id(record)]: i for i, record in enumerate(everything)}
+            members = tuple(tuple(place[texts[id(record)]] for record in one) for one in sets)
+            vote = Coverage(self.kernel, self.kernel.over(self.kernel.represent_pool(everything)), members)
+        digest = hashlib.sha256("\n".join(texts[id(r)] for one in sets for r in one).encode()).hexdigest()
+        made = self.private.choose(vote, mechanism=self._mechanism(epsilon), selection=name, context=digest)
+        return self._noted(name, made)
+
+    def _mechanism(self, epsilon: float) -> Mechanism:
+        if self.method.test_seed is not None:
+            from selpe.privacy.mechanisms import SeededMechanism
+
+            return SeededMechanism(
+                epsilon, self.method.test_seed, self.adjacency, self.method.mechanism, test_only=True
+            )
+        return NoisyMax(epsilon, self.adjacency, self.method.mechanism)
+
+    def _noted(self, name: str, made: Selection, records: Mapping[str, tuple[Record, ...]] | None = None) -> Selection:
+        self._selections.append(made)
+        cost, which = made.guarantee, (made.private, made.replayed, made.winners, records or {})
+        self.emit(Selected(name, made.mechanism, cost.add_remove, cost.replace_one, *which))
+        return made
+
+    # -- inclusion and context -----------------------------------------------------------------------------------
+
+    def _space(self, pool: Sequence[Candidate]) -> PoolDistances:
+        return self.kernel.over(self.kernel.represent_pool([candidate.record for candidate in pool]))
+
+    def _ranked(self, space: PoolDistances, winners: Sequence[Record]) -> NDArray[np.intp]:
+        """The pool from nearest to farthest from the centre of all winners so far, Agg(S̃_{1:t})."""
+        centre: HybridRepresentation = self.kernel.represent_pool(winners)
+        return np.argsort(space.prototype(centre), kind="stable")
+
+    def _include(self, space: PoolDistances, order: NDArray[np.intp], count: int) -> list[int]:
+        """SelectTop: the m_t nearest to the centre (the paper), or m_t that cover the nearer two thirds (ours)."""
+        if self.method.inclusion == "centre" or count >= len(order):
+            return [int(i) for i in order[:count]]
+        near = order[: max(count, math.ceil(2 * len(order) / 3))]
+        return [int(i) for i in spread(space, near, count)]
+
+    def _next_context(self, won: Sequence[Candidate], far: Sequence[Candidate]) -> Exemplars:
+        """EvolveCtx: distinct winners and contrasts, a few of each."""
+        return Exemplars(
+            _distinct(won, self.schema)[: self.method.exemplars], _distinct(far, self.schema)[: self.method.exemplars]
+        )
+
+    def _remember(
+        self, label: str, t: int, pool: Sequence[Candidate], order: NDArray[np.intp], rank: float | None = None
+    ) -> None:
+        for place, i in enumerate(order):
+            candidate = pool[int(i)]
+            share = place / max(1, len(order) - 1) if rank is None else rank
+            explored = not candidate.proposal.positives
+            self._origins.setdefault(label, []).append(Origin(candidate, t, share, explored))
+
+    def _told_apart(self) -> dict[str, list[Origin]]:
+        """Where candidates came from, with how plainly each belongs to its class."""
+        origins = [origin for pool in self._origins.values() for origin in pool]
+        records = [origin.candidate.record for origin in origins]
+        ranks = iter(agreement(self.schema, self.encoder, records, public_encoder=self.public_encoder))
+        return {
+            label: [replace(origin, agreement=float(next(ranks))) for origin in pool]
+            for label, pool in self._origins.items()
+        }
+
+    # -- sizes ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _labels(self) -> tuple[str, ...]:
+        return self.schema.labels or ("",)
+
+    @property
+    def _total(self) -> int:
+        return sum(sum(part.quota.values()) for part in self.plan.rounds)
+
+    def _due(self, label: str, t: int) -> int:
+        """How many records of a class should be in the table after round t."""
+        return sum(part.quota.get(label, 0) for part in self.plan.rounds[:t])
+
+    def _candidates_in_all(self) -> int:
+        voted = len(self.guides) > 1 and self.plan.guide_epsilon is not None
+        sample = len(self.guides) * len(self._labels) * self.method.guide_sample if voted else 0
+        return self.method.multiplicity * self._total + sample
+
+    def _digest(self, pools: Mapping[str, Sequence[Candidate]]) -> str:
+        """A hash of the pools, so that a stored selection is never taken for other pools."""
+        texts = (f"{label}:{self.schema.dumps(c.record)}" for label, pool in pools.items() for c in pool)
+        return hashlib.sha256("\n".join(texts).encode()).hexdigest()
+
+
+def spread(space: PoolDistances, among: NDArray[np.intp], count: int) -> list[int]:
+    """`count` of the given candidates, each as far as can be from those taken before (farthest-first traversal)."""
+    taken = [0]
+    nearest = space.among([int(among[0])])[0][among]
+    while len(taken) < min(count, len(among)):
+        nearest[taken] = -1.0
+        taken.append(int(np.argmax(nearest)))
+        nearest = np.minimum(nearest, space.among([int(among[taken[-1]])])[0][among])
+    return [int(among[place]) for place in taken]
+
+
+def _distinct(candidates: Sequence[Candidate], schema: Schema) -> tuple[Record, ...]:
+    return tuple({schema.dumps(candidate.record): candidate.record for candidate in candidates}.values())

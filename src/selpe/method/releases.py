@@ -1,0 +1,120 @@
+"""Candidate release sets, formed from the pools by public means, for one private vote to choose among.
+
+A vote of all rows over a few dozen sets tells good ones from bad ones where a vote over single records is weak, but
+only if the sets really differ. So they differ in where their records come from: what evolution included, what was
+proposed without exemplars, single guides, single rounds, dense or sparse regions, records that are plainly of their
+class, and random mixtures of these.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from selpe.method.generation import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """One candidate release: its name says how it was put together."""
+
+    name: str
+    records: Mapping[str, tuple[Candidate, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a candidate came from, and how central it is in its pool (0: nearest to the winners' centre).
+
+    `agreement` says how plainly it belongs to its class, by a model of the other candidates (1: most plainly).
+    """
+
+    candidate: Candidate
+    round: int
+    rank: float
+    explored: bool
+    agreement: float = 0.5
+
+
+def make_bundles(
+    evolved: Mapping[str, Sequence[Candidate]],
+    origins: Mapping[str, Sequence[Origin]],
+    *,
+    count: int,
+    seed: int,
+) -> list[Bundle]:
+    """`count` sets with the same class sizes as the evolved one, which is the first of them."""
+    sizes = {label: len(records) for label, records in evolved.items()}
+    bundles = [Bundle("evolved", {label: tuple(records) for label, records in evolved.items()})]
+    chance = random.Random(f"bundles:{seed}")
+    policies = list(_policies(origins, chance))
+    for number in range(count - 1):
+        name, weight = policies[number % len(policies)]
+        records = {label: _draw(origins[label], sizes[label], weight, chance) for label in evolved}
+        bundles.append(Bundle(name, records))
+    return bundles
+
+
+Weight = Callable[[Origin], float]
+
+
+def _policies(origins: Mapping[str, Sequence[Origin]], chance: random.Random) -> list[tuple[str, Weight]]:
+    """Ways to weigh candidates. Few records of weight near 0 enter a set unless there are not enough others."""
+    everything = [origin for pool in origins.values() for origin in pool]
+    policies: list[tuple[str, Weight]] = [
+        ("any", lambda origin: 1.0),
+        ("without exemplars", lambda origin: 1.0 if origin.explored else 1e-6),
+        ("with exemplars", lambda origin: 1e-6 if origin.explored else 1.0),
+        ("central", lambda origin: (1.0 - origin.rank) ** 3 + 1e-6),
+        ("outer", lambda origin: origin.rank**2 + 1e-6),
+        ("middle", lambda origin: 1.0 if 0.15 <= origin.rank <= 0.85 else 1e-3),
+        ("plain cases", _plain),
+        ("no odd cases", lambda origin: 1.0 if origin.agreement > 0.3 else 1e-3),
+    ]
+    for guide in sorted({origin.candidate.proposal.guide.name for origin in everything}):
+        policies.append((f"guide '{guide}'", _from_guide(guide)))
+        policies.append((f"plain cases of guide '{guide}'", _both(_from_guide(guide), _plain)))
+    rounds = sorted({origin.round for origin in everything})
+    for number in rounds if len(rounds) > 1 else ():
+        policies.append((f"round {number}", _from_round(number)))
+    for mixture in range(8):
+        policies.append((f"mixture {mixture + 1}", _mixture(everything, random.Random(chance.random()))))
+    return policies
+
+
+def _plain(origin: Origin) -> float:
+    return 1.0 if origin.agreement > 0.6 else 1e-3
+
+
+def _both(one: Weight, other: Weight) -> Weight:
+    return lambda origin: one(origin) * other(origin)
+
+
+def _from_guide(name: str) -> Weight:
+    return lambda origin: 1.0 if origin.candidate.proposal.guide.name == name else 1e-6
+
+
+def _from_round(number: int) -> Weight:
+    return lambda origin: 1.0 if origin.round == number else 1e-3
+
+
+def _mixture(everything: Sequence[Origin], chance: random.Random) -> Weight:
+    """Random weights on the things that tell candidates apart."""
+    guides = {origin.candidate.proposal.guide.name: chance.expovariate(1.0) for origin in everything}
+    rounds = {origin.round: chance.expovariate(1.0) for origin in everything}
+    explored, slope, plainness = chance.random(), chance.uniform(-2.0, 2.0), chance.uniform(0.0, 2.0)
+
+    def weight(origin: Origin) -> float:
+        share = explored if origin.explored else 1.0 - explored
+        tilt = (1.0 - origin.rank + 0.05) ** slope if slope > 0 else (origin.rank + 0.05) ** -slope
+        tilt *= (origin.agreement + 0.05) ** plainness
+        return float(share * tilt * guides[origin.candidate.proposal.guide.name] * rounds[origin.round] + 1e-9)
+
+    return weight
+
+
+def _draw(pool: Sequence[Origin], size: int, weight: Weight, chance: random.Random) -> tuple[Candidate, ...]:
+    """A weighted sample without replacement (exponential keys), in pool order."""
+    keyed = sorted(range(len(pool)), key=lambda i: chance.expovariate(1.0) / weight(pool[i]))
+    return tuple(pool[i].candidate for i in sorted(keyed[:size]))

@@ -1,0 +1,273 @@
+"""Continuous batching: the loop that keeps a model busy with many requests at once.
+
+Every turn computes a ragged batch: prompts in chunks, one token for each request that is writing, several where a
+grammar forces them. Requests join as soon as there is a place and memory for their whole life, and leave as soon as
+they end. While the model computes, the grammars' masks for the tokens about to be chosen are worked out.
+
+What a request is answered does not depend on its neighbours. Prompts are computed in pieces of two tokens or more
+and only blocks computed that way are shared, because kernels for a single token round differently.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selpe.errors import ModelError, PromptTooLongError
+from selpe.models.base import Answer, Follow, Request
+from selpe.models.engine.blocks import BlockPool
+from selpe.models.engine.grammar import Grammars
+from selpe.models.engine.sampling import choose
+from selpe.models.engine.sequence import Sequence
+from selpe.models.engine.vocabulary import Vocabulary
+
+# Prompt tokens computed in one turn: enough to fill the cores, few enough that writers are not kept waiting long.
+CHUNK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One sequence's share of a turn: compute `tokens`, which follow `past` others that lie in `table`'s blocks."""
+
+    owner: Sequence
+    tokens: list[int]
+    past: int
+    table: list[int]
+    sampled: bool
+
+
+class Backend(Protocol):
+    """What computes: KV blocks and a model over them."""
+
+    @property
+    def name(self) -> str:
+        """What this is, for people."""
+
+    @property
+    def blocks(self) -> int:
+        """How many KV blocks there are."""
+
+    @property
+    def block_size(self) -> int:
+        """How many tokens a block holds."""
+
+    @property
+    def shares(self) -> bool:
+        """True when requests may join others midway and share blocks."""
+
+    def run(self, work: SequenceOf[Work], meanwhile: Callable[[], None]) -> NDArray[np.float32]:
+        """The logits after the last token of each sampled piece of work, in order; calls `meanwhile` once."""
+
+    def copy(self, source: int, target: int) -> None:
+        """Copies one block's contents into another."""
+
+    def close(self) -> None:
+        """Frees the memory."""
+
+
+class Scheduler:
+    """A back end, its memory and its tokenizer, serving one stream of requests at a time."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        vocabulary: Vocabulary,
+        *,
+        parallel: int,
+        context_length: int,
+        chunk: int = CHUNK,
+    ) -> None:
+        self.backend = backend
+        self.vocabulary = vocabulary
+        self.pool = BlockPool(backend.blocks, backend.block_size)
+        self.context_length = min(context_length, backend.blocks * backend.block_size)
+        self.parallel = parallel
+        # With less than three, a prompt of three tokens could not be split without leaving one alone.
+        self.chunk = max(chunk, 3) if backend.shares else parallel * self.context_length
+        self.grammars = Grammars(vocabulary)
+
+    def serve(
+        self, requests: Iterable[Request], follow: Follow | None, cancel: threading.Event | None
+    ) -> Iterator[Answer]:
+        """Answers as they finish. Closing the iterator gives all blocks back."""
+        stream = _Stream(self, iter(requests))
+        try:
+            while cancel is None or not cancel.is_set():
+                answers = stream.turn()
+                if answers is None:
+                    return
+                for answer in answers:
+                    if follow is not None:
+                        stream.followers.extend(follow(answer))
+                    yield answer
+            yield from stream.abandon()
+        finally:
+            stream.release()
+
+
+class _Stream:
+    """The requests of one call: those that run, those that wait, and those not asked for yet."""
+
+    def __init__(self, scheduler: Scheduler, source: Iterator[Request]) -> None:
+        self.followers: deque[Request] = deque()
+        self._scheduler = scheduler
+        self._pool = scheduler.pool
+        self._backend = scheduler.backend
+        self._source = source
+        self._running: list[Sequence] = []
+        self._head: Sequence | None = None  # taken up, but there is no room for it yet
+        width = -(-len(scheduler.vocabulary.pieces) // 32) * 4
+        self._masks = np.zeros((scheduler.parallel, width), np.uint8)
+
+    def turn(self) -> list[Answer] | None:
+        """The answers that one turn of the loop has finished; None when everything has been answered."""
+        answers = self._admit()
+        if not self._running:
+            return answers or None
+        work = self._plan()
+        sampled = [item.owner for item in work if item.sampled]
+        logits = self._backend.run(work, lambda: self._prepare_masks(sampled))
+        for item in work:
+            sequence = item.owner
+            sequence.computed += len(item.tokens)
+            if item.past < sequence.given and self._backend.shares and sequence.lease is not None:
+                self._pool.remember(sequence.lease, sequence.tokens, min(sequence.computed, sequence.given))
+        for index, sequence in enumerate(sampled):
+            answer = self._advance(sequence, logits[index], index)
+            if answer is not None:
+                answers.append(answer)
+        self._running = [sequence for sequence in self._running if sequence.lease is not None]
+        return answers
+
+    def abandon(self) -> Iterator[Answer]:
+        """Cancelled answers for all that has been taken up and not been answered."""
+        waiting = [self._head] if self._head is not None else []
+        for sequence in [*self._running, *waiting]:
+            yield self._retire(sequence)
+        self._running, self._head = [], None
+        while self.followers:
+            yield Answer(self.followers.popleft(), "", "cancelled")
+
+    def release(self) -> None:
+        """Gives back the blocks of everything that still runs."""
+        for sequence in self._running:
+            self._retire(sequence)
+        self._running = []
+
+    def _admit(self) -> list[Answer]:
+        """Starts requests while there is room; returns answers to those that need no computing or cannot start."""
+        answers: list[Answer] = []
+        limit = self._scheduler.parallel
+        if not self._backend.shares and any(sequence.computed for sequence in self._running):
+            return answers
+        while len(self._running) < limit and len(answers) < limit:
+            taken = self._next()
+            if taken is None:
+                break
+            if isinstance(taken, Answer):
+                answers.append(taken)
+            elif taken.finish is not None:
+                answers.append(taken.answer())
+            elif not self._start(taken):
+                self._head = taken
+                break
+        return answers
+
+    def _next(self) -> Sequence | Answer | None:
+        if self._head is not None:
+            head, self._head = self._head, None
+            return head
+        request = self.followers.popleft() if self.followers else next(self._source, None)
+        return None if request is None else self._take_up(request)
+
+    def _take_up(self, request: Request) -> Sequence | Answer:
+        scheduler = self._scheduler
+        prompt: list[int] = []
+        try:
+            prompt = scheduler.vocabulary.prompt(request)
+            room = scheduler.context_length - len(prompt)
+            if room < 1:
+                raise PromptTooLongError(
+                    f"the prompt has {len(prompt)} tokens; at most {scheduler.context_length - 1} fit",
+                    hint="Shorten the prompt, use fewer examples, or choose a model with a longer context.",
+                )
+            guide = scheduler.grammars.guide(request)
+            limit = min(max(request.max_tokens, 1), room)
+            return Sequence(request, prompt, guide, scheduler.vocabulary.pieces, limit=limit)
+        except ModelError as error:
+            return Answer(request, "", "error", prompt_tokens=len(prompt), error=error)
+        except ValueError as error:
+            return Answer(request, "", "error", prompt_tokens=len(prompt), error=ModelError(str(error)))
+
+    def _start(self, sequence: Sequence) -> bool:
+        reuse = max(sequence.given - 2, 0) if self._backend.shares else 0
+        if reuse and self._soon_known(sequence.tokens[:reuse]):
+            return False
+        lease = self._pool.open(sequence.tokens, total=sequence.reach, reuse=reuse)
+        if lease is None:
+            return False
+        if lease.copy is not None:
+            self._backend.copy(*lease.copy)
+        sequence.begin(lease)
+        self._running.append(sequence)
+        return True
+
+    def _soon_known(self, tokens: list[int]) -> bool:
+        """True when a running prompt is about to compute a block that this one could share."""
+        least = self._pool.known(tokens) + self._pool.block_size
+        return least <= len(tokens) and any(
+            other.computed < least <= other.given and tokens[:least] == other.tokens[:least] for other in self._running
+        )
+
+    def _plan(self) -> list[Work]:
+        budget = self._scheduler.chunk
+        work = []
+        for sequence in self._running:
+            past = sequence.computed
+            count = len(sequence.tokens) - past
+            if past < sequence.given:
+                count = _piece(count, budget)
+                budget -= count
+            if not count:
+                continue
+            lease = sequence.leased
+            self._pool.grow(lease, past + count)
+            tokens = sequence.tokens[past : past + count]
+            work.append(Work(sequence, tokens, past, lease.table, past + count == len(sequence.tokens)))
+        return work
+
+    def _prepare_masks(self, sampled: list[Sequence]) -> None:
+        for sequence, mask in zip(sampled, self._masks, strict=False):
+            if sequence.guide is not None:
+                sequence.guide.write_mask(mask)
+
+    def _advance(self, sequence: Sequence, row: NDArray[np.float32], index: int) -> Answer | None:
+        """Chooses the next token of a sequence; returns its answer when that ends it."""
+        mask = self._masks[index] if sequence.guide is not None else None
+        try:
+            token = choose(sequence.fresh(row), sequence.taste, sequence.draw(), mask)
+            sequence.accept(token, self._scheduler.vocabulary.ends)
+        except ModelError as error:
+            return self._retire(sequence, error)
+        return self._retire(sequence) if sequence.finish is not None else None
+
+    def _retire(self, sequence: Sequence, error: ModelError | None = None) -> Answer:
+        lease, sequence.lease = sequence.lease, None
+        if lease is not None:
+            self._pool.close(lease)
+        return sequence.answer(error)
+
+
+def _piece(count: int, budget: int) -> int:
+    """How many of a prompt's `count` tokens to compute now: never one alone, and never leaving one alone."""
+    if count <= budget:
+        return count
+    piece = budget - 1 if count - budget == 1 else budget
+    return piece if piece > 1 else 0

@@ -1,0 +1,434 @@
+"""A run and its folder: what was asked, what came out, and enough on disk to go on after any interruption.
+
+    runs/<name>/
+      manifest.json   settings, versions, plan, counts, tokens, times, state
+      release/        synthetic.csv, synthetic.jsonl, schema.json, privacy-card.json, privacy-card.md, summary.html,
+                      seal.json
+      internal/       NOT FOR RELEASE: what is computed against private rows without noise
+      work/           model answers by request hash, raw outputs, events, vectors of synthetic texts by text hash,
+                      copies of what is in the release and cannot be made again
+
+Resuming is running again: model answers come from `work/`, private choices from the ledger, and the algorithm, being a
+function of those and the settings, ends where it would have ended.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+import random
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from selpe.config import RunConfig, check_config
+from selpe.errors import ModelError, RunError, StoppedError
+from selpe.events import Answered, Emit, Event, PoolReady, Selected, silence
+from selpe.intake.addresses import without_password
+from selpe.method.algorithm import Evolved
+from selpe.models.answers import AnswerStore, RememberingModel
+from selpe.models.base import ChatModel
+from selpe.models.encoders.base import Encoder, PublicEncoder
+from selpe.models.encoders.vectors import RememberingEncoder, VectorStore
+from selpe.operating_system import plainly, refusal
+from selpe.owner_only import FILE_MODE, make_folder, tighten, write_text
+from selpe.privacy.ledger import Ledger, ledger_root
+from selpe.privacy.ledger.charges import spent
+from selpe.privacy.load import load_private
+from selpe.privacy.plan import Plan
+from selpe.privacy.table import PrivateTable
+from selpe.run.affordable import affordable
+from selpe.run.event_log import EventLog
+from selpe.run.manifest import LOCK, read_manifest, write_manifest
+from selpe.run.methods import Parts, Recipe, SpendingPlan, Synthesized, recipe_of
+from selpe.run.preflight import cap_of, spends
+from selpe.run.release import require_writable, write_release
+from selpe.schema import Record, Schema
+from selpe.version import __version__
+
+log = logging.getLogger(__name__)
+
+INTERNAL_NOTE = "What lies here was computed against private rows without noise. It must not leave the house.\n"
+_SPENT = ("epsilon_replace_one", "epsilon_add_remove")
+_VERSIONS = ("opendp", "numpy", "openvino", "openvino-genai", "llguidance", "scikit-learn", "pandas")
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of a run, kept by listening to its events."""
+
+    answers: int = 0
+    replayed: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    candidates: int = 0
+    retries: dict[str, int] = field(default_factory=dict)
+    given_up: dict[str, int] = field(default_factory=dict)
+    selections: list[dict[str, Any]] = field(default_factory=list)
+
+    def listen(self, event: Event) -> None:
+        """Counts one event."""
+        if isinstance(event, Answered):
+            self.answers += event.count
+            self.replayed += event.count if event.replayed else 0
+            self.prompt_tokens += event.prompt_tokens
+            self.completion_tokens += event.completion_tokens
+        elif isinstance(event, PoolReady):
+            self.candidates += event.found
+            for counts, more in ((self.retries, event.retries), (self.given_up, event.given_up)):
+                for reason, count in more.items():
+                    counts[reason] = counts.get(reason, 0) + count
+        elif isinstance(event, Selected):
+            self.selections.append({key: value for key, value in event.as_dict().items() if key != "records"})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished run: its folder, its records, and what to generate more from."""
+
+    folder: Path
+    schema: Schema
+    records: Sequence[Record]
+    manifest: Mapping[str, Any]
+    evolved: Evolved | None
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run that may look at its table: what it looks at, how, and at which prices, all of them reserved."""
+
+    schema: Schema
+    private: PrivateTable
+    plan: SpendingPlan
+    prices: Mapping[str, float]
+
+
+class Run:
+    """One run. `Run.create` begins one, `Run.open` takes one up again; `execute` does or finishes the work."""
+
+    def __init__(self, folder: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
+        self.folder = folder
+        self.config = config
+        self.manifest = manifest
+        self._begun: Begun | None = None
+
+    @classmethod
+    def create(
+        cls, config: RunConfig, *, name: str | None = None, ledger: Path | None = None, schema: Schema | None = None
+    ) -> Run:
+        """A new run folder. Nothing private is read and nothing is spent yet.
+
+        `ledger` is where budgets are kept, if not in the usual place; `schema` stands in for the file of the settings.
+        """
+        stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+        # The ledger knows a run by its name for ever, so a name must not come twice, even after a deleted folder.
+        name = name or f"{config.dataset}-{stamp}-{secrets.token_hex(2)}"
+        folder = Path(config.out) / name
+        try:
+            for part in ("work", "internal"):
+                make_folder(folder / part, new=True)
+        except FileExistsError:
+            raise RunError(
+                f"there is a run '{name}' already", hint=f"`selpe resume {folder}` goes on with it"
+            ) from None
+        except OSError as error:
+            raise RunError(f"the run folder cannot be made ({error.strerror})", where=str(folder)) from None
+        if schema is not None:
+            config = config.model_copy(update={"data_schema": str((folder / "schema.yaml").resolve())})
+        settings = config.model_dump(mode="json", by_alias=True)
+        settings["epsilon"] = str(config.epsilon)  # JSON knows no infinity
+        for place in ("data", "allow_private_text_to"):
+            settings[place] = settings[place] and without_password(settings[place])
+        manifest = {
+            "name": name, "state": "created", "created": _now(), "selpe": __version__,
+            # A run belongs to one ledger: resumed against another one, it would draw and pay for everything again.
+            "ledger": str((ledger or ledger_root()).resolve()),
+            "settings": settings,
+        }  # fmt: skip
+        run = cls(folder, config, manifest)
+        try:
+            write_text(folder / "internal" / "NOT-FOR-RELEASE", INTERNAL_NOTE)
+            if schema is not None:
+                schema.save(folder / "schema.yaml")
+            run._save()
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)  # half a folder would be in the way of the next try
+            raise refusal(error, where=str(folder)) from None
+        return run
+
+    @classmethod
+    def open(cls, folder: Path) -> Run:
+        """The run that lives in a folder."""
+        manifest = read_manifest(folder)
+        if manifest is None:
+            raise RunError("this is not a run folder", where=str(folder), hint="`selpe runs` lists them")
+        settings = dict(manifest["settings"])
+        if "epsilon" in settings:
+            settings["epsilon"] = float(settings["epsilon"])
+        return cls(folder, check_config(settings, where=f"{folder.name}/manifest.json"), manifest)
+
+    @property
+    def name(self) -> str:
+        """The run's name, by which the ledger knows it."""
+        return str(self.manifest["name"])
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of this run as it was: its own copy, else the file of its settings if that has not changed."""
+        for path in (self.folder / "work" / "schema.yaml", Path(self.config.data_schema)):
+            if path.is_file() and (schema := Schema.load(path)).fingerprint() == self.manifest.get("schema"):
+                return schema
+        raise RunError("the schema of this run is gone or has changed", where=self.name, hint="put the old one back")
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger that this run pays from."""
+        return Ledger.open(self.config.dataset, root=Path(self.manifest.get("ledger") or ledger_root()))
+
+    @property
+    def release(self) -> Path:
+        """The folder that may leave the house."""
+        return self.folder / "release"
+
+    def move(self, place: Mapping[str, Any]) -> None:
+        """Has the rest of the run done elsewhere: `execute` and settings of `ray`. What it makes stays the same."""
+        if place:
+            ray = {**self.config.ray.model_dump(), **place.get("ray", {})}
+            settings = {**self.config.model_dump(by_alias=True), **place, "ray": ray}
+            self.config = check_config(settings, where=self.name)
+            self.manifest["settings"] |= self.config.model_dump(mode="json", by_alias=True, include={"execute", "ray"})
+
+    def discard(self) -> None:
+        """Removes the folder of a run that never began, and frees what it reserved; does nothing to any other."""
+        if self.manifest.get("state") == "created":
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.ledger.settle(self.name, "given up")
+
+    def begin(self, *, source: Any = None, insist: bool = False) -> Begun:
+        """Reads the private table, plans, and reserves the ε of the whole run. Nothing is looked at or spent yet.
+
+        It comes before models are opened, so that a run that does not fit beside others is refused at once.
+        """
+        if self._begun is None:
+            require_writable(self)
+            schema, ledger = Schema.load(self.config.data_schema), self.ledger
+            loaded = load_private(self.config, schema, ledger, run=self.name, source=source, insist=insist)
+            private, inferred = loaded.table, loaded.inferred
+            for remark in loaded.remarks:
+                log.warning("%s", remark)
+            self.manifest["inferred"] = list(inferred)
+            plan = self._planned(recipe_of(self.config.method), schema, units=self.config.rows or len(private))
+            prices = self._priced(plan)
+            if spends(self.config):
+                charges = plan.at(prices).charges(self.name, private.unit)
+                ledger.reserve(self.name, charges, folder=str(self.folder.resolve()), cap=cap_of(self.config))
+            self._begun = Begun(schema, private, plan, prices)
+        return self._begun
+
+    def execute(
+        self,
+        *,
+        model: ChatModel,
+        encoder: Encoder,
+        source: Any = None,
+        emit: Emit = silence,
+        cancel: threading.Event | None = None,
+        insist: bool = False,
+        test_seed: int | None = None,
+        models: Sequence[ChatModel] = (),
+        public_encoder: PublicEncoder | None = None,
+    ) -> Outcome:
+        """Does the run, or the rest of it, and writes `release/`. Needs a confirmed schema and enough budget.
+
+        Setting `cancel` stops it with StoppedError; `insist` is the owner's word that rows known under another name
+        are to be counted anew. `models` are further ones, for methods that use several. `public_encoder` may encode
+        synthetic texts in the encoder's place; private text goes through the encoder itself.
+        """
+        with (
+            plainly(self.folder),
+            self._locked(),
+            self._remembering((model, *models)) as remembering,
+            self._public_vectors(encoder, public_encoder) as public_vectors,
+            EventLog(self.folder / "work" / "events.jsonl") as log,
+        ):
+            require_writable(self)
+            tally = Tally()
+
+            def listen(event: Event) -> None:
+                for hear in (tally.listen, log.listen, emit):
+                    hear(event)
+
+            began = time.monotonic()
+            begun = self.begin(source=source, insist=insist)
+            schema = begun.schema
+            self._same_versions()
+            parts = Parts(
+                self.config, schema, begun.plan, remembering, encoder, self.folder / "work", emit=listen,
+                cancel=cancel, test_seed=test_seed, public_encoder=public_vectors,
+            )  # fmt: skip
+            synthesizer = recipe_of(self.config.method).build(parts)
+            schema.save(self.folder / "work" / "schema.yaml")  # a release is checked against the schema as it was
+            asked = {"method": self.config.method, "model": model.name, "encoder": encoder.name}
+            self._note("running", **asked, plan=begun.plan.at(begun.prices).to_dict())
+            try:
+                made = synthesizer.fit(begun.private, schema, begun.prices)
+            except (KeyboardInterrupt, StoppedError):
+                self._note("interrupted", seconds=self._seconds(began))
+                raise
+            except ModelError:
+                self._note("stopped", seconds=self._seconds(began))
+                raise
+            self._write_raw(made)
+            records, seal = write_release(self, schema, made)
+            self.ledger.settle(self.name, "done")
+            self._note(
+                "done",
+                seal=seal.to_dict(),
+                finished=_now(),
+                card=seal.files["privacy-card.json"],
+                seconds=self._seconds(began),
+                records=len(records),
+                spent=self._spent(),
+                **made.notes,
+                counts={
+                    "answers": tally.answers, "replayed": tally.replayed, "candidates": tally.candidates,
+                    "prompt_tokens": tally.prompt_tokens, "completion_tokens": tally.completion_tokens,
+                    "retries": tally.retries, "given_up": tally.given_up,
+                },
+                selections=tally.selections,
+                private=all(drawn.private for drawn in made.drawn),
+            )  # fmt: skip
+        return Outcome(self.folder, schema, records, self.manifest, made.evolved)
+
+    # -- putting the parts together ------------------------------------------------------------------------------
+
+    def _planned(self, recipe: Recipe, schema: Schema, *, units: int) -> SpendingPlan:
+        """The plan of this run: chosen once, and kept when a later version of the planner would choose otherwise."""
+        chosen = self.manifest.get("chosen", {})
+        plan = recipe.plan(self.config.model_copy(update=chosen), schema, units)
+        if isinstance(plan, Plan):
+            self.manifest["chosen"] = {"rounds": len(plan.rounds), "batches": plan.batches, "alpha": plan.alpha}
+        return plan
+
+    def _priced(self, plan: SpendingPlan) -> dict[str, float]:
+        """The price of each private step, kept in the manifest: a stored result stands only for its own price."""
+        known = {k: float(v) for k, v in self.manifest.get("prices", plan.prices()).items()}
+        prices = affordable(plan, known, self.ledger, self.name)
+        self._note(str(self.manifest["state"]), prices={name: str(price) for name, price in prices.items()})
+        return prices
+
+    def _same_versions(self) -> None:
+        """A resumed run keeps its plan; settings that changed since would make another run of it."""
+        fingerprint = Schema.load(self.config.data_schema).fingerprint()
+        known = self.manifest.setdefault("schema", fingerprint)
+        if known != fingerprint:
+            raise RunError(
+                "the schema has changed since this run began",
+                where=self.name,
+                hint="put the old schema back to finish it, or start a new run",
+            )
+
+    def ordered(self, records: Iterable[Record]) -> tuple[Record, ...]:
+        """The records in a seeded order: sorted by class they would tell nothing, but read badly."""
+        ordered = list(records)
+        random.Random(f"order:{self.config.seed}").shuffle(ordered)
+        return tuple(ordered)
+
+    def _spent(self) -> dict[str, float | str]:
+        """ε and δ that this run has truly spent, lost draws included, under both neighbour relations."""
+        mine = [charge for charge in self.ledger.charges() if charge.run == self.name]
+        total = spent(mine)
+        endless = any(not charge.private for charge in mine)
+        epsilon = (total.epsilon_replace_one, total.epsilon_add_remove)
+        said = {name: "inf" if endless else value for name, value in zip(_SPENT, epsilon, strict=True)}
+        return {**said, "delta": total.delta}
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def _write_raw(self, made: Synthesized) -> None:
+        """The outputs behind the release, for whoever measures validity: `raw.jsonl` has them as the model wrote them
+        (a JSON string a line), `extracted.jsonl` what could be read of them, fit for release or not."""
+        files = {
+            "raw.jsonl": (output.raw for output in made.raw),
+            "extracted.jsonl": (
+                {"label": output.label, "record": output.record, "released": output.released} for output in made.raw
+            ),
+        }
+        for name, lines in files.items():
+            text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+            write_text(self.folder / "work" / name, text)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One process per run folder."""
+        from filelock import FileLock, Timeout
+
+        tighten(self.folder, keep="release")  # folders of earlier versions can be read by others
+        lock = FileLock(self.folder / LOCK, mode=FILE_MODE)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise RunError("another process is working on this run", where=self.name) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @contextmanager
+    def _remembering(self, models: Sequence[ChatModel]) -> Iterator[tuple[RememberingModel, ...]]:
+        store = AnswerStore(self.folder / "work" / "answers.jsonl")
+        try:
+            yield tuple(RememberingModel(model, store) for model in models)
+        finally:
+            store.close()
+
+    @contextmanager
+    def _public_vectors(self, encoder: Encoder, public: PublicEncoder | None) -> Iterator[PublicEncoder]:
+        """The encoder as far as it may remember: for synthetic text. Private text never goes through this."""
+        store = VectorStore(self.folder / "work" / "vectors.sqlite")
+        try:
+            yield RememberingEncoder(encoder, store, public)
+        finally:
+            store.close()
+
+    def _seconds(self, began: float) -> float:
+        return round(time.monotonic() - began + float(self.manifest.get("seconds", 0.0)), 1)
+
+    def _note(self, state: str, **more: Any) -> None:
+        if "seal" in self.manifest and (state != "done" or self.manifest["state"] == "done"):
+            return  # it was done and sealed: going over it again, to write a lost release, changes nothing
+        self.manifest |= {"state": state, "versions": _versions(), **more}
+        self._save()
+
+    def _save(self) -> None:
+        write_manifest(self.folder, self.manifest)
+
+
+def list_runs(out: Path) -> list[dict[str, Any]]:
+    """The manifests of all runs in a folder, oldest first."""
+    folders = (path.parent for path in sorted(out.glob("*/manifest.json")))
+    found = [{**manifest, "folder": str(folder)} for folder in folders if (manifest := read_manifest(folder))]
+    return sorted(found, key=lambda manifest: str(manifest.get("created", "")))
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "selpe": __version__}
+    for package in _VERSIONS:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

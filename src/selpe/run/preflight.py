@@ -1,0 +1,139 @@
+"""What a run would do, seen before it starts: plan, estimate, and whether the budget allows it. Spends nothing.
+
+Of the private table only the number of units is read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from selpe.config import RunConfig
+from selpe.config.methods import is_gaussian
+from selpe.errors import BudgetError
+from selpe.run.estimate import Estimate
+from selpe.schema import Schema
+
+if TYPE_CHECKING:
+    from selpe.privacy.ledger import Ledger
+    from selpe.privacy.ledger.charges import Budget, Composition
+    from selpe.run.methods import SpendingPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """The outlook of a run. `left` is what the budget holds, None where the first run will set it."""
+
+    config: RunConfig
+    schema: Schema
+    plan: SpendingPlan
+    estimate: Estimate
+    left: float | None
+    refusal: BudgetError | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know before spending, of the table's size and of the plan."""
+        return (*self.notes, *self.plan.warnings)
+
+    def require_budget(self) -> None:
+        """Raises BudgetError where the whole run does not fit: better now than after half of it."""
+        if self.refusal is not None:
+            raise self.refusal
+
+    def as_dict(self) -> dict[str, Any]:
+        """The outlook as plain data."""
+        return {
+            "dataset": self.config.dataset,
+            "plan": self.plan.to_dict(),
+            "estimate": self.estimate.as_dict(),
+            "budget_left": self.left,
+            "allowed": self.refusal is None,
+            "notes": list(self.notes),
+        }
+
+
+def preflight(config: RunConfig, ledger: Ledger, *, source: Any = None, schema: Schema | None = None) -> Preflight:
+    """The outlook of a run on this ledger; `source` and `schema` stand in for the files of the settings."""
+    from selpe.privacy.load import count_units
+    from selpe.run.lifecycle import list_runs
+    from selpe.run.methods import recipe_of
+
+    schema = schema or Schema.load(config.data_schema)
+    schema.require_confirmed()
+    recipe = recipe_of(config.method)
+    counted = count_units(config, source=source)
+    plan = recipe.plan(config, schema, config.rows or counted)
+    expected = recipe.estimate(config, schema, plan, list_runs(Path(config.out)))
+    left, refusal = _room(config, plan, ledger)
+    return Preflight(config, schema, plan, expected, left, refusal, size_notes(config, counted))
+
+
+def size_notes(config: RunConfig, counted: int) -> tuple[str, ...]:
+    """What to tell the owner about the number of units: whether the release gives it away, or a stated one is far off.
+
+    For the owner alone: the second is told from the table.
+    """
+    from selpe.privacy.units import public_figure
+
+    if config.rows is None:
+        if config.adjacency == "replace-one":
+            return ()
+        return (
+            f"Under add-remove the number of {_units(config)} is not covered: the plan is made from it, so that the "
+            "release may reveal it. State a public figure in the settings instead, such as "
+            f"'rows: {public_figure(counted)}'.",
+        )
+    if _far_off(config.rows, counted):
+        return (
+            f"The settings state {config.rows:,} {_units(config)}, which is far from what the table has. The plan is "
+            "made from the stated number; correct 'rows' if another figure is public.",
+        )
+    return ()
+
+
+def _units(config: RunConfig) -> str:
+    return "records" if config.unit is None else f"different values of '{config.unit}'"
+
+
+def _far_off(stated: int, counted: int) -> bool:
+    """More than a factor of 2, where that is more than rounding."""
+    return abs(stated - counted) > 10 and not counted / 2 <= stated <= 2 * counted
+
+
+def composition_of(method: str, delta: float) -> Composition:
+    """How a cap that a run of this method sets adds up."""
+    if is_gaussian(method):
+        return "gaussian"
+    return "joint" if delta > 0 else "basic"
+
+
+def cap_of(config: RunConfig) -> Budget:
+    """The cap that a data set gets from its first run."""
+    from selpe.privacy.ledger.charges import Budget
+
+    composition = composition_of(config.method, config.delta)
+    return Budget(config.budget or config.epsilon, config.adjacency, config.delta, composition)
+
+
+def spends(config: RunConfig) -> bool:
+    """Whether a run of these settings is paid for: controls (ε = 0 and ε = ∞) are not."""
+    return 0 < config.epsilon < math.inf
+
+
+def _room(config: RunConfig, plan: SpendingPlan, ledger: Ledger) -> tuple[float | None, BudgetError | None]:
+    """What is left beside all that runs have reserved, and why the whole run would not fit."""
+    if not spends(config):
+        return None, None
+    known, charges, reserved = ledger.budget, ledger.charges(), ledger.reserved()
+    left = max(0.0, known.epsilon - known.used([*charges, *reserved])[0]) if known else None
+    try:
+        (known or cap_of(config)).require_room(
+            charges, plan.charges("next run"), dataset=config.dataset, reserved=reserved
+        )
+    except BudgetError as error:
+        return left, error
+    return left, None

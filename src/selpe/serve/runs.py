@@ -1,0 +1,162 @@
+"""The runs of a server as they stand: what was asked, how far each is, and what stopped those that are not done."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from selpe.errors import SelPEError
+from selpe.privacy.ledger.charges import Charge
+from selpe.run.manifest import is_worked_on
+from selpe.serve.refusals import missing
+from selpe.serve.store import Store, write_json
+from selpe.serve.supervisor import Supervisor
+from selpe.serve.worker import ENDED
+
+log = logging.getLogger(__name__)
+
+ACCEPTED = "accepted.json"  # in the run's work folder: what the server agreed to
+State = Literal["queued", "running", "stopping", "done", "interrupted", "failed", "cancelled"]
+ACTIVE: tuple[State, ...] = ("queued", "running", "stopping")
+OPEN: tuple[State, ...] = (*ACTIVE, "interrupted")  # what these will spend stays reserved
+GIVEN_UP: tuple[State, ...] = ("failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class ShelvedRun:
+    """One run as it stands."""
+
+    name: str
+    folder: Path
+    state: State
+    manifest: Mapping[str, Any]
+    accepted: Mapping[str, Any]
+    ended: Mapping[str, Any] | None
+
+    @property
+    def table(self) -> str:
+        """The table it is about."""
+        return str(self.accepted["table"])
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """What it will be charged in all, by its plan."""
+        return tuple(Charge.from_dict({**charge, "run": self.name}) for charge in self.accepted["charges"])
+
+    def described(self) -> dict[str, Any]:
+        """What a client is told of it."""
+        settings, manifest = self.manifest["settings"], self.manifest
+        finished = self.state == "done"
+        return {
+            "run": self.name, "table": self.table, "state": self.state, "method": settings["method"],
+            "llm": self.accepted["llm"], "encoder": self.accepted["encoder"], "records": settings["records"],
+            "epsilon": float(settings["epsilon"]), "delta": settings["delta"], "adjacency": settings["adjacency"],
+            "seed": settings["seed"], "submitted": self.accepted["submitted"], "finished": manifest.get("finished"),
+            "seconds": manifest.get("seconds"), "private": manifest.get("private") if finished else None,
+            "spent": manifest.get("spent") if finished else None,
+            "counts": manifest.get("counts") if finished else None,
+            "error": None if finished or self.ended is None else dict(self.ended),
+        }  # fmt: skip
+
+
+class Shelf:
+    """Finds runs and says how they stand. Files that have not changed are not read again."""
+
+    def __init__(self, store: Store, supervisor: Supervisor) -> None:
+        self._store, self._supervisor = store, supervisor
+        self._read: dict[Path, tuple[tuple[int, int], dict[str, Any]]] = {}
+        self._judged: dict[Path, tuple[Mapping[str, Any], Mapping[str, Any], bool]] = {}
+        self._orphans: set[str] = set()
+        self._clear_unaccepted()
+        # Workers of a server that died just now may still be stopping.
+        self._orphans = {run.name for run in self.all() if run.state == "interrupted" and is_worked_on(run.folder)}
+
+    def all(self) -> list[ShelvedRun]:
+        """Every run, the first submitted first."""
+        folders = [path for path in self._store.runs.iterdir() if path.is_dir()]
+        found = [run for folder in folders if (run := self._look(folder)) is not None]
+        return sorted(found, key=lambda run: (str(run.accepted["submitted"]), run.name))
+
+    def of(self, table: str) -> list[ShelvedRun]:
+        """Every run on a table."""
+        return [run for run in self.all() if run.table == table]
+
+    def find(self, name: str) -> ShelvedRun:
+        """The run of this name."""
+        folder = self._store.run(name)
+        found = self._look(folder)
+        if found is None:
+            raise missing("run", name)
+        return found
+
+    def accept(self, folder: Path, record: Mapping[str, Any]) -> None:
+        """Keeps what was agreed to about a run."""
+        write_json(folder / "work" / ACCEPTED, record)
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _look(self, folder: Path) -> ShelvedRun | None:
+        accepted = self._json(folder / "work" / ACCEPTED)
+        manifest = self._json(folder / "manifest.json")
+        if accepted is None or manifest is None:
+            return None
+        ended = self._json(folder / "work" / ENDED)
+        state = self._state(folder.name, folder, manifest, accepted, ended)
+        run = ShelvedRun(folder.name, folder, state, manifest, accepted, ended)
+        return run if self._whole(run) else None
+
+    def _whole(self, run: ShelvedRun) -> bool:
+        """Whether a run's files say what they must. One that is damaged must not hide all others; it is left alone."""
+        known = self._judged.get(run.folder)
+        if known is None or known[0] is not run.manifest or known[1] is not run.accepted:
+            from selpe.serve.shapes import RunAbout
+
+            try:
+                RunAbout(**run.described())
+                whole = isinstance(run.charges, tuple)
+            except (LookupError, TypeError, ValueError, AttributeError):
+                log.warning("the files of run %s are damaged; it is left out", run.name)
+                whole = False
+            self._judged[run.folder] = known = (run.manifest, run.accepted, whole)
+        return known[2]
+
+    def _state(
+        self, name: str, folder: Path, manifest: Mapping[str, Any], accepted: Mapping[str, Any], ended: Any
+    ) -> State:
+        if manifest.get("state") == "done":
+            return "done"
+        if activity := self._supervisor.activity(name):
+            return activity
+        if name in self._orphans:
+            if is_worked_on(folder):
+                return "stopping"
+            self._orphans.discard(name)
+        if accepted.get("cancelled"):
+            return "cancelled"
+        return "failed" if ended is not None and ended.get("kind") != "killed" else "interrupted"
+
+    def _json(self, path: Path) -> dict[str, Any] | None:
+        try:
+            about = path.stat()
+            stamp = (about.st_mtime_ns, about.st_size)
+            known = self._read.get(path)
+            if known is None or known[0] != stamp:
+                known = (stamp, json.loads(path.read_text(encoding="utf-8")))
+                self._read[path] = known
+            return known[1] if isinstance(known[1], dict) else None
+        except (OSError, ValueError, RecursionError):
+            return None
+
+    def _clear_unaccepted(self) -> None:
+        """Removes runs that a crash kept from being accepted: they never began, and nobody was told of them."""
+        for folder in self._store.runs.iterdir():
+            if (folder / "manifest.json").is_file() and not (folder / "work" / ACCEPTED).is_file():
+                from selpe.run.lifecycle import Run
+
+                with suppress(SelPEError):  # a damaged one must not keep the server from starting
+                    Run.open(folder).discard()

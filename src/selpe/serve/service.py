@@ -1,0 +1,301 @@
+"""What a client can have done: tables taken in, checked and planned for, runs accepted, stopped and gone on with.
+
+What a run will spend is reserved in the table's ledger when it is accepted, so that neither two requests nor a run at
+the command line can take the same ε.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from selpe.config import RunConfig
+from selpe.errors import BudgetError, SelPEError
+from selpe.owner_only import copy
+from selpe.privacy.ledger import Ledger
+from selpe.privacy.ledger.charges import Charge, spent_by
+from selpe.privacy.sealing import file_sum, require_whole
+from selpe.run.manifest import read_manifest
+from selpe.run.preflight import cap_of, spends
+from selpe.serve.admission import Account, account_of
+from selpe.serve.limits import Operator
+from selpe.serve.reading import Reader
+from selpe.serve.refusals import conflict, from_child, missing
+from selpe.serve.runs import ACTIVE, GIVEN_UP, OPEN, Shelf, ShelvedRun
+from selpe.serve.settings import ReadingSettings, RunSettings, aliases, run_config
+from selpe.serve.store import Store, StoredTable, TableFormat
+from selpe.serve.supervisor import Supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """A run that has not been asked for yet: its settings, its plan, and what it will be charged."""
+
+    config: RunConfig
+    said: Mapping[str, Any]
+
+    def charges(self, run: str) -> list[Charge]:
+        """What it will be charged in all."""
+        return [Charge.from_dict({**charge, "run": run}) for charge in self.said["charges"]]
+
+
+class Desk:
+    """One server's work, apart from how it is asked for."""
+
+    def __init__(self, store: Store, operator: Operator, reader: Reader, supervisor: Supervisor) -> None:
+        self.store, self.operator = store, operator
+        self.shelf = Shelf(store, supervisor)
+        self.closing = False  # streams end when this is set
+        self._reader, self._supervisor = reader, supervisor
+        self._admitting = asyncio.Lock()
+        self._packed: dict[str, str] = {}  # the SHA-256 of each zip that this server has made
+        supervisor.ended = self._settle
+        for run in self.shelf.all():  # a server that died may have had no time for it
+            self._settle(run.name)
+
+    async def close(self) -> None:
+        """Stops all work; runs that are not done can be resumed by the next server."""
+        self.closing = True
+        await asyncio.gather(self._supervisor.close(), self._reader.close())
+        self.store.close()
+
+    # -- tables ---------------------------------------------------------------------------------------------------
+
+    async def put_table(self, name: str, body: AsyncIterator[bytes], form: TableFormat) -> tuple[StoredTable, bool]:
+        """The table that was uploaded, and whether its name is new."""
+        self._require_free(name)
+        arrived = await self.store.collect(body, limit=self.operator.limits.table_bytes)
+        try:
+            async with self._admitting:
+                self._require_free(name)
+                return self.store.place_table(name, arrived, form)
+        finally:
+            arrived.unlink(missing_ok=True)
+
+    async def put_schema(
+        self, name: str, body: AsyncIterator[bytes], suffix: str
+    ) -> tuple[StoredTable, dict[str, Any]]:
+        """The table with its new schema, and what the schema says."""
+        self.store.table(name)
+        arrived = await self.store.collect(body, limit=self.operator.limits.schema_bytes)
+        draft = arrived.rename(arrived.with_name(f"{arrived.name}.{suffix}"))
+        try:
+            said = await self._reader.ask("schema", keep=False, path=str(draft))
+            async with self._admitting:
+                return self.store.place_schema(self.store.table(name), draft, suffix), said
+        finally:
+            draft.unlink(missing_ok=True)
+
+    async def schema(self, name: str) -> dict[str, Any]:
+        """What a table's schema says."""
+        return await self._reader.ask("schema", path=str(self.store.table(name).schema))
+
+    async def remove_table(self, name: str) -> None:
+        """Deletes a table that no unfinished run needs."""
+        async with self._admitting:
+            table = self.store.table(name)
+            self._require_idle(name)
+            self.store.remove(table)
+
+    async def check(self, name: str, settings: ReadingSettings) -> dict[str, Any]:
+        """How a table fits its schema."""
+        table, options = self.store.table(name), settings.model_dump()
+        said = await self._reader.ask("check", data=str(table.data), schema=str(table.schema), options=options)
+        ready = not said["problems"] or (options["skip_bad_rows"] and said["fit"] > 0)
+        return {**said, "ok": bool(ready and not said["unconfirmed"])}
+
+    # -- plans and budgets ----------------------------------------------------------------------------------------
+
+    async def outlook(self, table: StoredTable, settings: RunSettings) -> Outlook:
+        """What a run would do. Spends nothing."""
+        config = run_config(settings, table, self.operator, str(self.store.runs))
+        return Outlook(config, await self._reader.ask("plan", settings=config.model_dump(mode="json", by_alias=True)))
+
+    async def plan(self, name: str, settings: RunSettings) -> dict[str, Any]:
+        """The plan of a run, its price, and whether the budget allows it now."""
+        found = await self.outlook(self.store.table(name), settings)
+        account = await self.account(name)
+        refusal = None
+        try:
+            self._require_budget(account, found, "this run")
+        except BudgetError as error:
+            refusal = error.message
+        said = {key: found.said[key] for key in ("plan", "estimate", "warnings", "verdict")}
+        return {**said, "allowed": refusal is None, "refusal": refusal, "budget_free": account.free}
+
+    async def account(self, name: str) -> Account:
+        """The state of a table's budget."""
+        return await asyncio.to_thread(lambda: account_of(Ledger.open(name)))
+
+    async def budget(self, name: str) -> dict[str, Any]:
+        """What was spent on a table, by which runs, and what is set aside. Outlives the table."""
+        account = await self.account(name)
+        if account.cap is None and not account.charges:
+            self.store.table(name)
+        cap = account.cap
+        return {
+            "table": name,
+            "budget": cap.to_dict() if cap else None,
+            "used": account.used if cap else None,
+            "left": account.left,
+            "free": account.free,
+            "by_run": spent_by(account.charges),
+            "set_aside": [one.run for one in account.held],
+        }
+
+    # -- runs -----------------------------------------------------------------------------------------------------
+
+    async def submit(self, name: str, settings: RunSettings, key: str | None = None) -> tuple[ShelvedRun, bool]:
+        """A run, accepted and in the queue, and whether it is new: a repeated key gives the run it gave before."""
+        asked = hashlib.sha256(json.dumps(settings.model_dump(), sort_keys=True).encode()).hexdigest()
+        if key and (known := self._submitted(name, key, asked)):
+            return known, False
+        table = self.store.table(name)
+        found = await self.outlook(table, settings)
+        await asyncio.to_thread(
+            import_module, "selpe.run.lifecycle"
+        )  # takes seconds at first: not while others wait for the lock
+        async with self._admitting:
+            if key and (known := self._submitted(name, key, asked)):
+                return known, False
+            self._require_same(self.store.table(name), table)
+            self._supervisor.require_room()
+            run = f"{name}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(6)}"
+            record = {
+                "table": name, "version": table.version, "submitted": _now(), "key": key, "asked": asked,
+                "charges": [charge.to_dict() for charge in found.charges(run)], **aliases(settings, self.operator),
+            }  # fmt: skip
+            folder = await asyncio.to_thread(self._create, found, table, run, record)
+            self._supervisor.begin(run, folder)
+        return self.shelf.find(run), True
+
+    async def cancel(self, run: str) -> ShelvedRun:
+        """The run, asked to stop or taken out of the queue; what was set aside for it is free once it has stopped."""
+        async with self._admitting:
+            found = self.shelf.find(run)
+            if found.state == "done":
+                raise conflict("run", "this run is done", where=run)
+            self.shelf.accept(found.folder, {**found.accepted, "cancelled": True})
+            self._supervisor.stop(run)
+            await asyncio.to_thread(self._settle, run)
+        return self.shelf.find(run)
+
+    async def resume(self, run: str) -> ShelvedRun:
+        """A run that is not done, in the queue again. What is done is neither done nor paid for again."""
+        async with self._admitting:
+            found = self.shelf.find(run)
+            if found.state in ("done", *ACTIVE):
+                raise conflict("run", f"this run is {found.state}", where=run)
+            if self.store.table(found.table).version != found.accepted["version"]:
+                raise conflict(
+                    "run", "the table has been replaced since this run began", where=run, hint="start a new one"
+                )
+            self._supervisor.require_room()
+            await asyncio.to_thread(self._reserve_again, found)
+            self.shelf.accept(found.folder, {**found.accepted, "cancelled": False})
+            self._supervisor.begin(run, found.folder)
+        return self.shelf.find(run)
+
+    async def release(self, run: str) -> tuple[Path, str]:
+        """The packed release of a run and its SHA-256; every byte of it is compared with the seal at every request."""
+        found = self.shelf.find(run)
+        if found.state != "done":
+            raise conflict("run", "this run is not done, so it has no release", where=run)
+        if not (found.folder / "release").is_dir():
+            raise missing("release", run)
+        target = found.folder / "work" / "release.zip"
+        if not await asyncio.to_thread(self._still_packed, found.folder, target, self._packed.get(run)):
+            said = await self._reader.ask("pack", keep=False, run=str(found.folder), to=str(target))
+            self._packed[run] = str(said["sha256"])
+        return target, self._packed[run]
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _still_packed(self, folder: Path, target: Path, digest: str | None) -> bool:
+        """Whether the zip is the one that was made. Raises where the release is not as the run has sealed it."""
+        try:
+            require_whole(folder, read_manifest(folder) or {})
+        except SelPEError as error:
+            raise from_child(error.as_dict(), str(self.store.root)) from None
+        return digest is not None and target.is_file() and file_sum(target) == digest
+
+    def _require_free(self, name: str) -> None:
+        """Raises where a table may not be uploaded under this name now."""
+        names = {table.name for table in self.store.tables()}
+        if name not in names and len(names) >= self.operator.limits.tables:
+            raise conflict("limit", f"this server keeps at most {self.operator.limits.tables} tables")
+        self._require_idle(name)
+
+    def _require_idle(self, name: str) -> None:
+        if waiting := [run.name for run in self.shelf.of(name) if run.state in OPEN]:
+            raise conflict(
+                "run", "runs on this table are not over", where=waiting[0], hint="finish or cancel them first"
+            )
+
+    def _require_same(self, now: StoredTable, then: StoredTable) -> None:
+        if (now.version, now.schema_file) != (then.version, then.schema_file):
+            raise conflict("run", "the table has been replaced in the meantime", where=now.name, hint="try again")
+
+    def _require_budget(self, account: Account, found: Outlook, run: str) -> None:
+        if spends(found.config):
+            account.require_room(account.cap or cap_of(found.config), found.charges(run))
+
+    def _settle(self, run: str) -> None:
+        """Frees what a run has reserved and will not draw, because it was cancelled or has failed."""
+        with suppress(SelPEError):  # a ledger that cannot be written must not keep the server from its work
+            found = self.shelf.find(run)
+            if found.state in GIVEN_UP:
+                Ledger.open(found.table).settle(run, "given up")
+
+    def _reserve_again(self, found: ShelvedRun) -> None:
+        """Reserves the rest of a run that was given up; one that is merely interrupted has it still."""
+        ledger = Ledger.open(found.table)
+        held = ledger.reservations() if ledger.exists else {}
+        if found.name in held or ledger.budget is None:
+            return
+        try:
+            ledger.reserve(found.name, found.charges, folder=str(found.folder))
+        except BudgetError:
+            begun = any(charge.run == found.name for charge in ledger.charges())
+            # A run that lost paid draws in a crash goes on with less, unless others count on what is left.
+            if not begun or held:
+                raise
+
+    def _create(self, found: Outlook, table: StoredTable, run: str, record: Mapping[str, Any]) -> Path:
+        """The folder of a run that is accepted: its ε is reserved before anybody is told so."""
+        from selpe.run.lifecycle import Run
+
+        schema = self.store.runs / run / f"schema{table.schema.suffix}"
+        made = Run.create(found.config.model_copy(update={"data_schema": str(schema)}), name=run)
+        try:
+            copy(table.schema, schema)
+            if spends(found.config):
+                ledger, cap = Ledger.open(found.config.dataset), cap_of(found.config)
+                ledger.reserve(run, found.charges(run), folder=str(made.folder), cap=cap)
+            self.shelf.accept(made.folder, record)
+        except BaseException:
+            made.discard()
+            raise
+        return made.folder
+
+    def _submitted(self, name: str, key: str, asked: str) -> ShelvedRun | None:
+        for run in self.shelf.of(name):
+            if run.accepted.get("key") == key:
+                if not hmac.compare_digest(str(run.accepted["asked"]), asked):
+                    raise conflict("run", "this key was used for other settings", where=run.name)
+                return run
+        return None
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
