@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from selpe.config import Adjacency, RunConfig, check_config
+from selpe.config import IN_MEMORY, Adjacency, RunConfig, check_config
 from selpe.errors import ConfigError, InferredTypesWarning, RunError
 from selpe.events import Emit, silence
 from selpe.owner_only import write_text
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from selpe.report.evaluate import Evaluation
     from selpe.run.lifecycle import Outcome, Run
     from selpe.run.methods import SpendingPlan
-
-IN_MEMORY = "frame"  # stands for a table that has no file
+    from selpe.run.session import Session
 
 
 class SelPE:
@@ -95,8 +94,8 @@ class SelPE:
             begun = run.begin(source=source, insist=insist)
             for note in size_notes(config, len(begun.private)):
                 warnings.warn(note, stacklevel=2)
-            with self._opened(config) as parts:
-                self._outcome = run.execute(**parts, source=source, emit=emit, insist=insist)
+            with self._opened(config) as session:
+                self._outcome = run.execute(**session.parts(), source=source, emit=emit, insist=insist)
         except Exception:
             run.discard()
             raise
@@ -271,8 +270,8 @@ class SelPE:
         config, answers, known = self._config(IN_MEMORY), ChunkAnswers(), KnownTexts()
         known.add(hashes_of(self.schema.dumps(record) for record in outcome.records))
         composition = Composition.of(outcome.evolved.candidates, outcome.evolved.guide)
-        with TemporaryDirectory() as place, self._opened(config, encoding=False) as parts:
-            generator = generator_of(config, self.schema, RememberingModel(parts["model"], answers))
+        with TemporaryDirectory() as place, self._opened_model(config) as model:
+            generator = generator_of(config, self.schema, RememberingModel(model, answers))
             writer = Further(self.schema, generator, answers, composition, Path(place), seed=f"more:{seed}")
             made = writer.write((), self._shares(count), known=known)
             if len(made) == count:
@@ -283,23 +282,28 @@ class SelPE:
         )
 
     @contextmanager
-    def _opened(self, config: RunConfig, *, encoding: bool = True) -> Iterator[dict[str, Any]]:
-        """The model and the encoder as `Run.execute` takes them; what the caller gave as objects stays open."""
-        from selpe.execute import executing
+    def _opened(self, config: RunConfig) -> Iterator[Session]:
+        """The session of these settings; what the caller gave as objects stays open."""
+        from selpe.run.session import opened
 
-        given = config if isinstance(self._llm, str) else config.model_copy(update={"execute": "local"})
-        with executing(given) as executor:
-            parts: dict[str, Any] = {"model": executor.model(self._llm) if isinstance(self._llm, str) else self._llm}
-            if encoding:
-                parts["encoder"] = encoder = self._open_encoder()
-                if isinstance(self._encoder, str):
-                    parts["public_encoder"] = executor.public_encoder(encoder)
-            yield parts
+        model = None if isinstance(self._llm, str) else self._llm
+        with opened(config, model=model, encoder=None if isinstance(self._encoder, str) else self._encoder) as session:
+            yield session
+
+    @contextmanager
+    def _opened_model(self, config: RunConfig) -> Iterator[ChatModel]:
+        from selpe.run.session import executing
+
+        if not isinstance(self._llm, str):
+            yield self._llm
+            return
+        with executing(config) as executor:
+            yield executor.model(self._llm)
 
     def _open_encoder(self) -> Encoder:
         if not isinstance(self._encoder, str):
             return self._encoder
-        from selpe.models.open import open_encoder
+        from selpe.run.session import open_encoder
 
         return open_encoder(self._encoder)
 

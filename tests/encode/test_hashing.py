@@ -31,7 +31,10 @@ def test_texts_that_share_words_lie_closer() -> None:
 
 
 def test_the_same_text_gets_the_same_vector_in_another_process() -> None:
-    code = "from selpe.models.encoders.hashing import HashingEncoder; print(HashingEncoder(16).encode(['sore throat']).tolist())"
+    code = (
+        "from selpe.models.encoders.hashing import HashingEncoder; "
+        "print(HashingEncoder(16).encode(['sore throat']).tolist())"
+    )
     other = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "7"}
     )

@@ -16,7 +16,6 @@ from crew_world import HERE, ThreadHands
 from selpe.cli.run import _with_place
 from selpe.config import RunConfig, check_config, load_config
 from selpe.errors import ConfigError, ModelError, PromptTooLongError
-from selpe.execute import executing
 from selpe.execute.spread import SpreadEncoder, SpreadModel
 from selpe.execute.worker import Broken, Order, Reply
 from selpe.execute.workers import Crew
@@ -27,6 +26,7 @@ from selpe.models.fake import FakeModel
 from selpe.run.estimate import estimate
 from selpe.run.lifecycle import Run
 from selpe.run.release import RELEASED
+from selpe.run.session import executing
 from small_world import SCHEMA, drawn
 
 BAD = 17  # the seeds of requests that are bad, modulo a number of the test's
@@ -114,7 +114,7 @@ def test_the_local_executor_closes_what_it_opened(settings: Callable[..., RunCon
     closed: list[str] = []
     with executing(settings()) as executor:
         model = executor.model("fake")
-        model.close = lambda: closed.append("model")  # type: ignore[method-assign]
+        model.close = lambda: closed.append("model")
         assert executor.public_encoder(executor.encoder()) is None
     assert closed == ["model"]
 

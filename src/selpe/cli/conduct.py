@@ -16,9 +16,10 @@ from selpe.errors import ExitCode, SelPEError, StoppedError
 
 if TYPE_CHECKING:
     from selpe.config import RunConfig
-    from selpe.execute import Executor
     from selpe.models.base import ChatModel
+    from selpe.models.store.download import Progress
     from selpe.run.lifecycle import Outcome, Run
+    from selpe.run.session import Session
 
 
 def conduct(run: Run, *, watch: bool = False, port: int = 0, insist: bool = False, source: Any = None) -> Outcome:
@@ -31,12 +32,12 @@ def conduct(run: Run, *, watch: bool = False, port: int = 0, insist: bool = Fals
     with ExitStack() as stack:
         try:
             run.begin(source=source, insist=insist)
-            parts = stack.enter_context(opened(run.config))
+            session = stack.enter_context(opened(run.config))
             if watch:
                 _serve(stack, run, meter, port)
             listen = stack.enter_context(showing(meter))
             stack.enter_context(stopping_at_ctrl_c(cancel))
-            return run.execute(**parts, source=source, emit=listen, cancel=cancel, insist=insist)
+            return run.execute(**session.parts(), source=source, emit=listen, cancel=cancel, insist=insist)
         except StoppedError:
             stack.close()
             _say_how_to_go_on(run)
@@ -49,43 +50,38 @@ def conduct(run: Run, *, watch: bool = False, port: int = 0, insist: bool = Fals
             raise
 
 
-def llms_of(config: RunConfig) -> tuple[str, ...]:
-    """The models that a run of these settings uses, its own first."""
-    return (config.llm, *config.wasp.models) if config.method == "wasp" else (config.llm,)
-
-
 @contextmanager
-def opened(config: RunConfig) -> Iterator[dict[str, Any]]:
-    """Models and encoders of the settings as `Run.execute` takes them, opened where the settings say."""
-    with _executor(config) as (executor, opening):
-        with opening:
-            model, *others = [executor.model(llm) for llm in llms_of(config)]
-            encoder = executor.encoder()
-            public_encoder = executor.public_encoder(encoder)
-        yield {"model": model, "models": others, "encoder": encoder, "public_encoder": public_encoder}
+def opened(config: RunConfig) -> Iterator[Session]:
+    """The session of the settings; what is fetched for it is shown while it is opened."""
+    from selpe.run import session
+
+    with ExitStack() as opening:
+        bar = _fetching(opening, config)
+        with session.opened(config, progress=bar) as found:
+            opening.close()
+            yield found
 
 
 @contextmanager
 def opened_model(config: RunConfig) -> Iterator[ChatModel]:
     """The language model of the settings, fetched and prepared with a progress bar, closed at the end."""
-    with _executor(config) as (executor, opening):
-        with opening:
-            model = executor.model(config.llm)
-        yield model
-
-
-@contextmanager
-def _executor(config: RunConfig) -> Iterator[tuple[Executor, ExitStack]]:
-    """What opens models, and a stack that is to be left when they are open: it shows what is fetched until then."""
-    from selpe.cli.fetch_bar import fetch_bar
-    from selpe.execute import executing
+    from selpe.run.session import executing
 
     with ExitStack() as opening:
-        bar = opening.enter_context(fetch_bar())
-        if config.execute == "ray" and not json_mode():
-            err().print(f"[dim]waiting for workers on Ray ({config.ray.address}), {config.ray.workers} asked for[/]")
+        bar = _fetching(opening, config)
         with executing(config, bar) as executor:
-            yield executor, opening
+            model = executor.model(config.llm)
+            opening.close()
+            yield model
+
+
+def _fetching(opening: ExitStack, config: RunConfig) -> Progress:
+    """A bar that shows what is fetched until `opening` is closed."""
+    from selpe.cli.fetch_bar import fetch_bar
+
+    if config.execute == "ray" and not json_mode():
+        err().print(f"[dim]waiting for workers on Ray ({config.ray.address}), {config.ray.workers} asked for[/]")
+    return opening.enter_context(fetch_bar())
 
 
 @contextmanager

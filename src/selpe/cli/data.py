@@ -98,7 +98,7 @@ def _opened(enrich: str) -> Iterator[ChatModel | None]:
         yield None
         return
     from selpe.cli.fetch_bar import fetch_bar
-    from selpe.models.open import open_model
+    from selpe.run.session import open_model
 
     require_local(enrich)
     with fetch_bar() as bar:

@@ -56,8 +56,8 @@ def _measured(name: str, store: Any) -> tuple[Speed | None, str, str]:
     """The measured speed and the engine, or why there is none."""
     from selpe.cli.fetch_bar import fetch_bar
     from selpe.errors import ModelNotFoundError
-    from selpe.models.open import open_model
     from selpe.models.speed import measure
+    from selpe.run.session import open_model
 
     slow = False
     if not name.startswith(("http://", "https://")) and name != "fake":

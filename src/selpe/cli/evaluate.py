@@ -162,8 +162,8 @@ def _views(text: str) -> list[str]:
 def _encoder(given: str | None, source: Path) -> Encoder:
     """The encoder that was asked for, else the run's own."""
     from selpe.cli.fetch_bar import fetch_bar
-    from selpe.models.open import open_encoder
     from selpe.run.lifecycle import Run
+    from selpe.run.session import open_encoder
 
     name = given or (Run.open(source).config.encoder if source.is_dir() else "minilm")
     with fetch_bar() as bar:

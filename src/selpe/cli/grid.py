@@ -115,7 +115,7 @@ def _bench(
     from selpe.experiments.cells import Bench
     from selpe.experiments.judging import Judge
     from selpe.experiments.trained import TrainPython
-    from selpe.models.open import open_encoder, open_model
+    from selpe.run.session import open_encoder, open_model
 
     with fetch_bar() as bar:
         opened = open_encoder(encoder, progress=bar)

@@ -29,6 +29,7 @@ from selpe.yaml import parse_yaml, place
 
 Adjacency = Literal["replace-one", "add-remove"]
 PREFIX = "SELPE_"
+IN_MEMORY = "frame"  # as `data`: a table that has no file
 # Environment variables of the same prefix that are not settings of a run.
 _OTHER_VARIABLES = frozenset({"API_KEY", "API_KEY_FILE", "CACHE", "KEY", "LEDGER", "MODELS", "OFFLINE"})
 

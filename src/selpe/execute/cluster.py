@@ -25,8 +25,7 @@ class RayExecutor:
         self._progress = progress
         self._stack = ExitStack()
         self._crews: list[Crew] = []
-        crews = 1 + len(config.wasp.models) if config.method == "wasp" else 1
-        self._ray: Any = self._stack.enter_context(connected(config.ray, crews=crews))
+        self._ray: Any = self._stack.enter_context(connected(config.ray, crews=len(config.llms)))
 
     def model(self, llm: str) -> ChatModel:
         """The model that a specification names, held by as many workers as the settings ask for."""

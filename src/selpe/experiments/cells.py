@@ -168,7 +168,7 @@ class Bench:
                 public_encoder=answers.vectors,
                 emit=emit,
                 cancel=self.cancel,
-                models=[self._shared(cell, llm).model for llm in _further(run.config)],
+                models=[self._shared(cell, llm).model for llm in run.config.llms[1:]],
             )
         finally:
             answers.save()
@@ -254,7 +254,3 @@ def _alone(manifest: Mapping[str, Any], overhead: float, answers: SharedAnswers)
         return overhead
     speed = answers.tokens_per_second
     return None if speed is None else overhead + tokens / speed
-
-
-def _further(config: RunConfig) -> list[str]:
-    return list(config.wasp.models) if config.method == "wasp" else []

@@ -217,7 +217,7 @@ def _attack(material: Material, encoder: Encoder, tell: Progress) -> dict[str, A
 def _opened(encoder: Encoder | str) -> Encoder:
     if not isinstance(encoder, str):
         return encoder
-    from selpe.models.open import open_encoder
+    from selpe.run.session import open_encoder
 
     return open_encoder(encoder)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from selpe.config import IN_MEMORY
 from selpe.errors import ConfigError, DataError
 from selpe.intake import parse_records, read_table
 from selpe.intake.addresses import with_password
@@ -198,8 +199,6 @@ def _lines(path: Path) -> Iterator[Any]:
 
 def _private_of(run: Run, notes: list[str]) -> Any:
     """Where the run's private table lies; None where it never had a file, or has it no longer."""
-    from selpe.api import IN_MEMORY
-
     source = run.config.data
     if source == IN_MEMORY or ("://" not in source and not Path(source).is_file()):
         notes.append("The private table has no file or has moved, so no attack was tried: give it as `private`.")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from selpe.errors import ExitCode, SelPEError, StoppedError
 from selpe.processes import stop_when_let_go
@@ -49,14 +48,11 @@ def work(folder: Path, cancel: threading.Event) -> int:
 
 
 def _execute(run: Run, cancel: threading.Event) -> None:
-    from selpe.models.open import open_encoder, open_model
+    from selpe.run.session import opened
 
-    config = run.config
     run.begin()
-    names = (config.llm, *config.wasp.models) if config.method == "wasp" else (config.llm,)
-    with ExitStack() as stack:
-        opened: list[Any] = [stack.enter_context(closing(open_model(name))) for name in names]
-        run.execute(model=opened[0], models=opened[1:], encoder=open_encoder(config.encoder), cancel=cancel)
+    with opened(run.config) as session:
+        run.execute(**session.parts(), cancel=cancel)
 
 
 if __name__ == "__main__":

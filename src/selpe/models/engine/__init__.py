@@ -1,1 +1,1 @@
-"""."""
+"""The embedded engine: OpenVINO with paged attention, a batching loop of ours, and LLGuidance grammars."""

@@ -1,1 +1,1 @@
-"""."""
+"""Models behind servers that speak the OpenAI protocol."""
