@@ -114,7 +114,7 @@ def test_the_local_executor_closes_what_it_opened(settings: Callable[..., RunCon
     closed: list[str] = []
     with executing(settings()) as executor:
         model = executor.model("fake")
-        model.close = lambda: closed.append("model")
+        model.close = lambda: closed.append("model")  # type: ignore[method-assign]
         assert executor.public_encoder(executor.encoder()) is None
     assert closed == ["model"]
 
