@@ -26,7 +26,7 @@ help:
 	@echo "make test    lint, types and tests"
 	@echo "make test-train  the tests that need torch, in an environment of their own"
 	@echo "make test-ray    the tests on a Ray cluster of three nodes, in an environment of their own"
-	@echo "make lint    ruff and mypy only"
+	@echo "make lint    ruff, mypy and the direction of imports"
 	@echo "make audit   the statistical privacy audit at full size"
 	@echo "make bench   speed and memory, as ratios within one run"
 	@echo "make docs    the documentation as a site in site/"
@@ -50,6 +50,7 @@ lint: install
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
 
 test: lint
 	@$(BIN)/python -m pytest -q -n auto --dist loadgroup
