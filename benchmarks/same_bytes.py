@@ -3,8 +3,8 @@
     python benchmarks/same_bytes.py OTHER_CHECKOUT [--model smollm2]
 
 Both are asked the same at the command line, on the shipped examples, with one key, in a folder of one name. Choices are
-made without noise (ε = ∞), so that they can be compared. Times, checksums over times, free space on the disk and progress
-are left out; everything else must be equal. For changes that are to change nothing.
+made without noise (ε = ∞), so that they can be compared. Times, checksums over times, free space on the disk and
+progress are left out; everything else must be equal. For changes that are to change nothing.
 """
 
 from __future__ import annotations
