@@ -23,7 +23,7 @@ import jsonschema
 import psutil
 
 from selpe.models.base import Answer, ChatModel, Request
-from selpe.models.engine.grammar import Grammars, Guide
+from selpe.models.engine.grammar import GrammarGuide, Grammars
 from selpe.models.engine.local import LocalModel
 from selpe.models.store.store import ModelStore
 from selpe.schema import Schema
@@ -152,7 +152,7 @@ class TimedGrammars(Grammars):
 
     seconds = 0.0
 
-    def guide(self, request: Request) -> Guide | None:
+    def guide(self, request: Request) -> GrammarGuide | None:
         began = time.perf_counter()
         guide = super().guide(request)
         self.seconds += time.perf_counter() - began
@@ -160,7 +160,7 @@ class TimedGrammars(Grammars):
 
 
 class TimedGuide:
-    def __init__(self, guide: Guide, account: TimedGrammars) -> None:
+    def __init__(self, guide: GrammarGuide, account: TimedGrammars) -> None:
         self._guide, self._account = guide, account
 
     def _timed(self, call: Callable[..., Any], *values: Any) -> Any:

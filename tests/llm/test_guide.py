@@ -9,7 +9,7 @@ import pytest
 
 from selpe.errors import ModelError
 from selpe.models.base import Request
-from selpe.models.engine.grammar import Grammars, Guide, _Matcher
+from selpe.models.engine.grammar import GrammarGuide, Grammars, _Matcher
 from toy_engine import END, ToyVocabulary
 
 LEVEL = {"type": "object", "properties": {"level": {"enum": ["low", "high"]}}, "required": ["level"]}
@@ -20,13 +20,13 @@ def grammars() -> Grammars:
     return Grammars(ToyVocabulary())
 
 
-def started(grammars: Grammars, **constraint: Any) -> Guide:
+def started(grammars: Grammars, **constraint: Any) -> GrammarGuide:
     guide = grammars.guide(Request(prompt="x", **constraint))
     assert guide is not None
     return guide
 
 
-def allowed(guide: Guide) -> set[int]:
+def allowed(guide: GrammarGuide) -> set[int]:
     mask = np.zeros(36, np.uint8)
     guide.write_mask(mask)
     return set(np.flatnonzero(np.unpackbits(mask, bitorder="little")).tolist())

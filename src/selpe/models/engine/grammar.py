@@ -18,7 +18,7 @@ from selpe.models.base import JSON_STYLE, Request
 from selpe.models.engine.vocabulary import Vocabulary
 
 
-class Guide(Protocol):
+class GrammarGuide(Protocol):
     """The constraint on one answer while it is being written."""
 
     @property
@@ -44,7 +44,7 @@ class Grammars:
         self._compiled: OrderedDict[str, Any] = OrderedDict()
         self._tokenizer: Any = None
 
-    def guide(self, request: Request) -> Guide | None:
+    def guide(self, request: Request) -> GrammarGuide | None:
         """The guide of a request that has a grammar; raises ModelError when the grammar is faulty."""
         if request.json_schema is None and request.grammar is None:
             return None
@@ -101,7 +101,7 @@ class _Adapter:
 
 
 class _Matcher:
-    """A Guide by LLGuidance."""
+    """A GrammarGuide by LLGuidance."""
 
     __slots__ = ("_matcher",)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence as SequenceOf
 from selpe.errors import ModelError
 from selpe.models.base import Answer, Finish, Request
 from selpe.models.engine.blocks import Lease
-from selpe.models.engine.grammar import Guide
+from selpe.models.engine.grammar import GrammarGuide
 from selpe.models.engine.sampling import Echoes, Row, Taste, generator
 
 
@@ -42,7 +42,7 @@ class Sequence:
     )
 
     def __init__(
-        self, request: Request, prompt: list[int], guide: Guide | None, pieces: SequenceOf[bytes], *, limit: int
+        self, request: Request, prompt: list[int], guide: GrammarGuide | None, pieces: SequenceOf[bytes], *, limit: int
     ) -> None:
         self.request = request
         self.tokens = list(prompt)
