@@ -48,6 +48,8 @@ def _default(value: Any) -> str:
 
 
 def _kind(field: dict[str, Any]) -> str:
+    if "const" in field:
+        return f"`{field['const']}`"
     if "enum" in field:
         return " or ".join(f"`{value}`" for value in field["enum"])
     if "anyOf" in field:

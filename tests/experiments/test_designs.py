@@ -10,11 +10,10 @@ from dataclasses import replace
 import pytest
 
 from bench_world import ask, size
-from selpe.cli.run import PAPER as PAPER_FLAGS
 from selpe.config import check_config
 from selpe.errors import ConfigError
 from selpe.experiments import paper
-from selpe.experiments.arms import ARMS, CONTROLS, PAPER, arm_of
+from selpe.experiments.arms import ARMS, CONTROLS, arm_of
 from selpe.experiments.designs import DESIGNS, LATER, TWO_ROUNDS, WITHOUT, Ask
 from selpe.experiments.grid import Cell, merged
 from selpe.experiments.sizes import SIZES, size_of
@@ -47,10 +46,6 @@ def test_groups_of_settings_are_completed_not_replaced() -> None:
     assert merged({"wasp": {"rounds": 2, "votes": 4}, "k": 1}, {"wasp": {"rounds": 3}, "k": 2}) == {
         "wasp": {"rounds": 3, "votes": 4}, "k": 2,
     }  # fmt: skip
-
-
-def test_the_papers_configuration_is_that_of_the_command_line_with_its_rounds_and_candidates() -> None:
-    assert dict(PAPER) == {**PAPER_FLAGS, "rounds": 5, "multiplicity": 3}
 
 
 def cells(name: str, asked: Ask) -> list[Cell]:

@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from selpe.config import RunConfig
     from selpe.run.lifecycle import Run
 
-# The paper's own configuration, to set ours against.
-PAPER: dict[str, Any] = {
-    "guides": "off", "bundles": 0, "votes": "prototype", "mechanism": "exponential", "inclusion": "centre",
-    "explore": 0.0, "temperature": 1.2,
-}  # fmt: skip
-
 Settings = Annotated[Path | None, typer.Argument(help="The settings; default: selpe.yaml in this folder.")]
 RunName = Annotated[str, typer.Argument(help="The run's folder, or its name.", show_default=False)]
 Epsilon = Annotated[float | None, typer.Option(help="The privacy budget ε of this run.", show_default=False)]
@@ -61,7 +55,11 @@ def run(
     name: Annotated[str | None, typer.Option(help="What to call the run; default: data set and time.")] = None,
     method: Annotated[
         Literal["selpe", "paper", "augpe", "wasp", "ctcl", "dpgen", "dpds"] | None,
-        typer.Option(help="Our method, ours in the paper's own configuration, or a baseline.", show_default=False),
+        typer.Option(help="Our method, or a baseline; paper: ours with --preset paper.", show_default=False),
+    ] = None,
+    preset: Annotated[
+        Literal["paper"] | None,
+        typer.Option(help="Settings under one name; paper: our method as in the paper.", show_default=False),
     ] = None,
     execute: Execute = None,
     address: Address = None,
@@ -77,8 +75,7 @@ def run(
     ] = False,
 ) -> None:
     """Write a synthetic table: plan and estimate first, then the work, then where everything is."""
-    flags: dict[str, Any] = {**PAPER, "method": "selpe"} if method == "paper" else {"method": method}
-    flags |= assigned(setting or [])
+    flags = _method_flags(method, preset) | assigned(setting or [])
     own = {"epsilon": epsilon, "records": records, "llm": llm, "encoder": encoder, "seed": seed}
     flags |= {name: value for name, value in own.items() if value is not None}  # else they would undo --set
     flags = _with_place(flags, execute, address, workers)
@@ -277,6 +274,15 @@ def assigned(pairs: list[str]) -> dict[str, Any]:
         known = found.get(group)
         found[group] = {**(known if isinstance(known, dict) else {}), inner: value} if dot else value
     return found
+
+
+def _method_flags(method: str | None, preset: str | None) -> dict[str, Any]:
+    """Flags that say what is done: a method, or a preset of ours."""
+    if method != "paper" and preset is None:
+        return {"method": method}
+    if method not in (None, "selpe", "paper"):
+        raise ConfigError("a preset is for our own method, not for a baseline", where=f"--preset {preset}")
+    return {"preset": preset or "paper", "method": "selpe"}
 
 
 def _with_place(flags: dict[str, Any], execute: str | None, address: str | None, workers: int | None) -> dict[str, Any]:

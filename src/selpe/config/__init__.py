@@ -24,6 +24,7 @@ from selpe.config.methods import (
     WaspSettings,
     is_gaussian,
 )
+from selpe.config.presets import PAPER, PresetName, without_preset
 from selpe.errors import ConfigError
 from selpe.yaml import parse_yaml, place
 
@@ -66,6 +67,12 @@ class RunConfig(BaseModel):
     )
 
     method: MethodName = Field("selpe", description="Ours, or a baseline to compare with (docs/baselines.md).")
+    preset: PresetName | None = Field(
+        None,
+        exclude=True,  # what is stored of a run is what a preset stands for
+        description="Settings under one name, over which settings given beside it win. 'paper' is our method as in the "
+        "paper: " + ", ".join(f"`{name}: {value}`" for name, value in PAPER.items()) + ".",
+    )
     epsilon: float = Field(2.0, description="The privacy budget ε of this run; 0 and .inf are controls.")
     delta: float = Field(
         0.0, ge=0.0, lt=0.5, description="δ; 0 means pure differential privacy. Gaussian methods: 1e-5 if not given."
@@ -156,6 +163,11 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
+    def _as_preset(cls, content: Any) -> Any:
+        return without_preset(content) if isinstance(content, Mapping) else content
+
+    @model_validator(mode="before")
+    @classmethod
     def _default_delta(cls, content: Any) -> Any:
         if isinstance(content, Mapping) and is_gaussian(content.get("method")):
             return {"delta": DEFAULT_DELTA, **content}
@@ -183,7 +195,10 @@ def _tells_a_secret(address: str) -> bool:
 def load_config(
     path: Path, *, flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
 ) -> RunConfig:
-    """The settings of a file, overridden by the environment, overridden by flags; relative paths made absolute."""
+    """The settings of a file, overridden by the environment, overridden by flags; relative paths made absolute.
+
+    A preset overrides what its own place overrides: one of the flags wins over the file, but not over other flags.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -195,11 +210,11 @@ def load_config(
         raise ConfigError("a configuration must be a mapping of settings", where=path.name)
     merged = dict(content)
     for more in (_from_environment(os.environ if environment is None else environment), flags or {}):
-        for key, value in more.items():
+        given = without_preset({key: value for key, value in more.items() if value is not None})
+        for key, value in given.items():
             # A group is completed, not replaced: `--set wasp.votes=4` leaves the file's other wasp settings alone.
             both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-            if value is not None:
-                merged[key] = {**merged[key], **value} if both else value
+            merged[key] = {**merged[key], **value} if both else value
     return _resolved(check_config(merged, where=path.name, places=content), path.resolve().parent)
 
 

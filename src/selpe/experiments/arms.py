@@ -6,15 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from selpe.config.presets import PAPER
 from selpe.errors import ConfigError
 
 Kind = Literal["run", "private rows", "real rows"]
 
-# The paper's own configuration: its rule, without our guides and bundles, with its T, K and τ.
-PAPER: Mapping[str, Any] = {
-    "guides": "off", "bundles": 0, "votes": "prototype", "mechanism": "exponential", "inclusion": "centre",
-    "explore": 0.0, "temperature": 1.2, "rounds": 5, "multiplicity": 3,
-}  # fmt: skip
 TRAINED = frozenset({"ctcl", "dpgen", "dpds"})  # methods that train a model and need torch
 
 
