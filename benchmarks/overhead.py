@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.config import load_config
-from selpe.method import algorithm, set_scores
+from selpe.method import algorithm, releases, selection, set_scores
 from selpe.method.kernel import MultiChannelKernel, PoolDistances
 from selpe.models.answers import AnswerStore
 from selpe.models.base import Answer, Capabilities, ChatModel, Follow, Request
@@ -173,9 +173,9 @@ def instrument(watch: Stopwatch) -> None:
     watch.wrap(MultiChannelKernel, "represent", "represent_pool", section="kernel")
     watch.wrap(PrivateTable, "select", "choose", section="votes")
     watch.wrap(set_scores.SetJudge, "__init__", section="judges")
-    watch.wrap(algorithm, "agreement", section="judges")
-    watch.wrap(algorithm, "make_bundles", section="bundles")
-    watch.wrap(algorithm, "spread", section="inclusion")
+    watch.wrap(releases, "agreement", section="judges")
+    watch.wrap(algorithm, "make_releases", section="bundles")
+    watch.wrap(selection, "spread", section="inclusion")
     watch.wrap(AnswerStore, "get", "put", section="disk")
     watch.wrap(VectorStore, "get", "put", section="disk")
     watch.wrap(EventLog, "listen", section="disk")

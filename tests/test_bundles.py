@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from selpe.method.generation import Candidate, Proposal
 from selpe.method.guides import Guide
-from selpe.method.releases import Origin, make_bundles
+from selpe.method.releases import Origin, make_releases
 from small_world import SCHEMA, drawn
 
 
@@ -20,30 +20,30 @@ def world() -> tuple[dict[str, list[Candidate]], dict[str, list[Origin]]]:
     return included, origins
 
 
-def test_bundles_have_the_class_sizes_of_the_evolved_set_which_comes_first() -> None:
+def test_candidate_releases_have_the_class_sizes_of_the_evolved_set_which_comes_first() -> None:
     included, origins = world()
-    bundles = make_bundles(included, origins, count=24, seed=1)
-    assert len(bundles) == 24
-    assert bundles[0].name == "evolved"
-    assert bundles[0].records == {label: tuple(records) for label, records in included.items()}
-    for bundle in bundles:
+    releases = make_releases(included, origins, count=24, seed=1)
+    assert len(releases) == 24
+    assert releases[0].name == "evolved"
+    assert releases[0].records == {label: tuple(records) for label, records in included.items()}
+    for release in releases:
         for label in SCHEMA.labels:
-            assert len({id(candidate) for candidate in bundle.records[label]}) == 12
+            assert len({id(candidate) for candidate in release.records[label]}) == 12
 
 
-def test_bundles_really_differ_and_are_the_same_for_the_same_seed() -> None:
+def test_candidate_releases_really_differ_and_are_the_same_for_the_same_seed() -> None:
     included, origins = world()
-    one, two = (make_bundles(included, origins, count=24, seed=1) for _ in range(2))
+    one, two = (make_releases(included, origins, count=24, seed=1) for _ in range(2))
     assert one == two
-    assert len({tuple(id(c) for c in bundle.records["low"]) for bundle in one}) == 24
-    assert make_bundles(included, origins, count=24, seed=2) != one
+    assert len({tuple(id(c) for c in release.records["low"]) for release in one}) == 24
+    assert make_releases(included, origins, count=24, seed=2) != one
 
 
 def test_a_policy_takes_what_its_name_says() -> None:
     included, origins = world()
-    for bundle in make_bundles(included, origins, count=24, seed=3):
-        taken = [candidate for records in bundle.records.values() for candidate in records]
-        if bundle.name == "without exemplars":
+    for release in make_releases(included, origins, count=24, seed=3):
+        taken = [candidate for records in release.records.values() for candidate in records]
+        if release.name == "without exemplars":
             assert all(not candidate.proposal.positives for candidate in taken)
-        if bundle.name == "guide 'a'":
+        if release.name == "guide 'a'":
             assert all(candidate.proposal.guide.name == "a" for candidate in taken)

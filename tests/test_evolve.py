@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from selpe.events import Event, Included, PoolReady, Selected, Started
-from selpe.method.algorithm import Evolution, Evolved, Method, spread
+from selpe.method.algorithm import Evolution, Evolved, Method
 from selpe.method.generation import Generator
 from selpe.method.guides import builtin_guides
 from selpe.method.kernel import MultiChannelKernel
+from selpe.method.selection import contrasts, select_top, spread
 from selpe.models.encoders.hashing import HashingEncoder
 from selpe.models.fake import FakeModel, Faults
 from selpe.privacy.ledger import Ledger
@@ -208,13 +209,19 @@ def test_inclusion_by_the_centre_takes_the_nearest(tmp_path: Path) -> None:
     kernel = MultiChannelKernel(SCHEMA, ENCODER)
     pool = kernel.over(kernel.represent(drawn(30)))
     order = np.argsort(pool.prototype(kernel.represent(drawn(2, offset=99))), kind="stable")
-    world = Evolution.__new__(Evolution)
-    world.method = Method(inclusion="centre")
-    assert world._include(pool, order, 5) == order[:5].tolist()
-    world.method = Method(inclusion="diverse")
-    taken = world._include(pool, order, 5)
+    assert select_top(pool, order, 5, "centre") == order[:5].tolist()
+    taken = select_top(pool, order, 5, "diverse")
     assert len(set(taken)) == 5
     assert set(taken) <= set(order[:20].tolist())
+
+
+def test_a_contrast_is_the_candidate_farthest_from_its_winner(tmp_path: Path) -> None:
+    kernel = MultiChannelKernel(SCHEMA, ENCODER)
+    pool = kernel.over(kernel.represent(drawn(30)))
+    among = pool.among(range(30))
+    three, seventeen = contrasts(pool, [3, 17])
+    assert among[3, three] == among[3].max() > 0
+    assert among[17, seventeen] == among[17].max() > 0
 
 
 def test_farthest_first_spreads_wider_than_the_nearest(tmp_path: Path) -> None:

@@ -1,23 +1,26 @@
-"""Candidate release sets, formed from the pools by public means, for one private vote to choose among.
+"""Candidate releases (ours): whole tables put together from the pools by public means, to choose among by one vote.
 
-A vote of all rows over a few dozen sets tells good ones from bad ones where a vote over single records is weak, but
-only if the sets really differ. So they differ in where their records come from: what evolution included, what was
-proposed without exemplars, single guides, single rounds, dense or sparse regions, records that are plainly of their
-class, and random mixtures of these.
+The setting `bundles` says how many. A vote of all rows over a few dozen tables tells good ones from bad ones where a
+vote over single records is weak, but only if the tables really differ. So they differ in where their records come
+from: what evolution included, what was proposed without exemplars, single guides, single rounds, dense or sparse
+regions, records that are plainly of their class, and random mixtures of these.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from selpe.method.generation import Candidate
+from selpe.method.set_scores import agreement
+from selpe.models.encoders.base import Encoder, PublicEncoder
+from selpe.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
-    """One candidate release: its name says how it was put together."""
+class CandidateRelease:
+    """Records per class that could be released; the name says how they were put together."""
 
     name: str
     records: Mapping[str, tuple[Candidate, ...]]
@@ -37,30 +40,59 @@ class Origin:
     agreement: float = 0.5
 
 
-def make_bundles(
+@dataclass(slots=True)
+class Origins:
+    """The origins of all candidates of a run, class by class."""
+
+    _pools: dict[str, list[Origin]] = field(default_factory=dict)
+
+    def remember(
+        self, label: str, t: int, pool: Sequence[Candidate], order: Iterable[int], rank: float | None = None
+    ) -> None:
+        """Adds the pool of round t in the given order, from nearest to farthest; or with one rank for all."""
+        places = list(order)
+        for place, i in enumerate(places):
+            candidate = pool[int(i)]
+            share = place / max(1, len(places) - 1) if rank is None else rank
+            explored = not candidate.proposal.positives
+            self._pools.setdefault(label, []).append(Origin(candidate, t, share, explored))
+
+    def with_agreement(
+        self, schema: Schema, encoder: Encoder, public_encoder: PublicEncoder | None
+    ) -> dict[str, list[Origin]]:
+        """All origins, with how plainly each candidate belongs to its class."""
+        records = [origin.candidate.record for pool in self._pools.values() for origin in pool]
+        ranks = iter(agreement(schema, encoder, records, public_encoder=public_encoder))
+        return {
+            label: [replace(origin, agreement=float(next(ranks))) for origin in pool]
+            for label, pool in self._pools.items()
+        }
+
+
+def make_releases(
     evolved: Mapping[str, Sequence[Candidate]],
     origins: Mapping[str, Sequence[Origin]],
     *,
     count: int,
     seed: int,
-) -> list[Bundle]:
-    """`count` sets with the same class sizes as the evolved one, which is the first of them."""
+) -> list[CandidateRelease]:
+    """`count` candidate releases with the same class sizes as the evolved one, which is the first of them."""
     sizes = {label: len(records) for label, records in evolved.items()}
-    bundles = [Bundle("evolved", {label: tuple(records) for label, records in evolved.items()})]
+    releases = [CandidateRelease("evolved", {label: tuple(records) for label, records in evolved.items()})]
     chance = random.Random(f"bundles:{seed}")
     policies = list(_policies(origins, chance))
     for number in range(count - 1):
         name, weight = policies[number % len(policies)]
         records = {label: _draw(origins[label], sizes[label], weight, chance) for label in evolved}
-        bundles.append(Bundle(name, records))
-    return bundles
+        releases.append(CandidateRelease(name, records))
+    return releases
 
 
 Weight = Callable[[Origin], float]
 
 
 def _policies(origins: Mapping[str, Sequence[Origin]], chance: random.Random) -> list[tuple[str, Weight]]:
-    """Ways to weigh candidates. Few records of weight near 0 enter a set unless there are not enough others."""
+    """Ways to weigh candidates. Few records of weight near 0 are taken unless there are not enough others."""
     everything = [origin for pool in origins.values() for origin in pool]
     policies: list[tuple[str, Weight]] = [
         ("any", lambda origin: 1.0),

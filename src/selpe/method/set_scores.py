@@ -1,15 +1,19 @@
-"""Public models that judge sets of records: how well would a model trained on this set serve one more record?
+"""How private rows score sets of records (ours): samples of guides, and candidate releases.
+
+Where there is a label, public models judge the sets: how well would a model trained on this set serve one more record?
 
 In two views a small classifier is trained on every set alone. Its score for a row is a percentile: how highly it ranks
 the row's own class for the row, among public records of other classes. The first view reads the record's texts (an
 embedding of the whole, and one of each text field), the second these together with its other fields (binned values).
 Both are linear, so that dozens of sets are judged in seconds. The third view trains nothing: it says how near a set's
 records of the row's class come to the row. What tells classes apart need not look like the real records, and a choice
-by prediction alone drifts towards plain cases. A row is scored by itself, whatever other rows exist.
+by prediction alone drifts towards plain cases. A row is scored by itself, whatever other rows exist. Without a label a
+row votes for the sets that come nearest to it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +28,7 @@ from threadpoolctl import threadpool_limits
 from selpe.method.kernel import Encode, MultiChannelKernel, PoolDistances
 from selpe.models.encoders.alone import encode_alone
 from selpe.models.encoders.base import Encoder, PublicEncoder
+from selpe.privacy.votes import Coverage, Predictive, SetVote
 from selpe.schema import BooleanField, CategoryField, Field, Record, Schema, TextField
 
 BINS = 6
@@ -33,6 +38,31 @@ AXES = 96  # directions in which public records differ most; the rest costs time
 FIELD_WEIGHT = 0.3
 NEAREST = 3  # records of a set that a row's nearness looks at
 REFERENCES = 400  # public records per class against which a row is ranked
+
+
+def set_vote(
+    schema: Schema,
+    encoder: Encoder,
+    kernel: MultiChannelKernel,
+    sets: Sequence[Sequence[Record]],
+    *,
+    public_encoder: PublicEncoder | None = None,
+) -> tuple[SetVote, str]:
+    """The vote of private rows on these sets, by prediction where there is a label, else by coverage; and their hash.
+
+    By the hash a stored choice is known to be of these sets and no others.
+    """
+    shared = {id(record): record for one in sets for record in one}  # most sets share their records
+    texts = {key: schema.dumps(record) for key, record in shared.items()}
+    everything = list({texts[id(record)]: record for one in sets for record in one}.values())
+    vote: SetVote
+    if schema.label is not None:
+        vote = Predictive(SetJudge(schema, encoder, kernel, sets, everything, public_encoder=public_encoder))
+    else:
+        place = {texts[id(record)]: i for i, record in enumerate(everything)}
+        members = tuple(tuple(place[texts[id(record)]] for record in one) for one in sets)
+        vote = Coverage(kernel, kernel.over(kernel.represent_pool(everything)), members)
+    return vote, hashlib.sha256("\n".join(texts[id(r)] for one in sets for r in one).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""SelPE itself behind the protocol that it shares with the baselines: evolve.py with the parts of a run."""
+"""SelPE itself behind the protocol that it shares with the baselines: method/algorithm.py with the parts of a run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SelectionGuidedEvolution:
             records=tuple(candidate.record for candidate in evolved.candidates),
             raw=tuple(RawOutput(made.raw, made.proposal.label, made.record) for made in evolved.candidates),
             drawn=evolved.selections,
-            notes={"guide": None if method.mixed else evolved.guide.name, "bundle": evolved.bundle}
+            notes={"guide": None if method.mixed else evolved.guide.name, "bundle": evolved.release}
             | ({} if whole is None else {"core": len(whole.core), "missing": whole.missing}),
             evolved=evolved,
             whole=whole,
