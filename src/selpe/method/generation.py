@@ -28,8 +28,8 @@ ASKINGS = 3  # of one request whose answer never came
 CONTEXT_TOKENS = 120  # at least; a context that is cut short still steers stage II, but its last sentence is copied
 ORDERS = 3
 MOST_REPEATS = 3
-_HERE = "\0context\0"  # where the context stands in a prompt that is kept; no text holds it
-_MOST_KEPT = 4096  # prompts
+_HERE = "\0context\0"  # where the context stands in a rendered prompt; no text contains it
+_MOST_KEPT = 4096  # rendered prompts
 NO_REPEAT = 6  # tokens in a row that a local model does not write twice in one answer
 
 
@@ -114,7 +114,7 @@ class Generator:
         self._constrained = constrained
         self._cancel = cancel
         self._constraints: dict[tuple[Form, tuple[tuple[str, Value], ...]], dict[str, Any]] = {}
-        self._kept: dict[tuple[Any, ...], tuple[str, Proposal]] = {}
+        self._rendered_prompts: dict[tuple[Any, ...], str] = {}
         self._prompts = Environment(
             loader=PackageLoader("selpe.method", "prompts"),
             undefined=StrictUndefined,
@@ -175,18 +175,18 @@ class Generator:
         """
         contexts: dict[int, str] = {}
         outcomes: dict[int, Candidate | str] = dict.fromkeys(waiting, "unanswered")
-        silence = _Silence({number: self._attempts - attempt for number, attempt in waiting.items()})
+        lost = _LostAnswers({number: self._attempts - attempt for number, attempt in waiting.items()})
 
         def follow(answer: Answer) -> Iterable[Request]:
             stage, number, attempt = _handle(answer)
             proposal = proposals[number]
             if stage == "I" and answer.finish in ("stop", "length"):
                 contexts[number] = " ".join(answer.text.split())
-                return (self._second(proposal, contexts[number], number, attempt),)
-            outcomes[number] = outcome = self._judge(proposal, contexts.get(number, ""), answer, attempt)
+                return (self._stage_two(proposal, contexts[number], number, attempt),)
+            outcomes[number] = outcome = self._candidate(proposal, contexts.get(number, ""), answer, attempt)
             if not isinstance(outcome, str) or outcome == "unanswered":
                 return ()
-            again = answer.error is not None and silence.ask_again(answer, answer.error)
+            again = answer.error is not None and lost.ask_again(answer, answer.error)
             if not again and attempt + 1 == self._attempts:
                 return ()
             effort.retries[outcome] += 1
@@ -194,7 +194,7 @@ class Generator:
                 return (answer.request,)
             if stage == "II" and self._stages == 2 and attempt % 2 == 0:
                 # First another record of the same context: most failures are a slip of stage II, and this is cheaper.
-                return (self._second(proposal, contexts[number], number, attempt + 1),)
+                return (self._stage_two(proposal, contexts[number], number, attempt + 1),)
             return (self._opening_request(proposal, number, attempt + 1),)
 
         requests = (self._opening_request(proposals[number], number, attempt) for number, attempt in waiting.items())
@@ -204,15 +204,15 @@ class Generator:
             effort.completion_tokens += answer.completion_tokens
             if answer.error is not None and not answer.error.retryable:
                 raise answer.error
-            if silence.hopeless is not None:
+            if lost.hopeless is not None:
                 break
             if watch is not None:
                 watch(answer)
-        if silence.hopeless is not None:
-            raise silence.hopeless
+        if lost.hopeless is not None:
+            raise lost.hopeless
         return outcomes
 
-    def _judge(self, proposal: Proposal, context: str, answer: Answer, attempt: int) -> Candidate | str:
+    def _candidate(self, proposal: Proposal, context: str, answer: Answer, attempt: int) -> Candidate | str:
         """The candidate that an answer holds, or the reason why it holds none."""
         if answer.finish == "cancelled":
             return "unanswered"
@@ -239,9 +239,9 @@ class Generator:
 
     def _opening_request(self, proposal: Proposal, number: int, attempt: int) -> Request:
         """What an attempt begins with."""
-        return (self._first if self._stages == 2 else self._only)(proposal, number, attempt)
+        return (self._stage_one if self._stages == 2 else self._record_at_once)(proposal, number, attempt)
 
-    def _first(self, proposal: Proposal, number: int, attempt: int) -> Request:
+    def _stage_one(self, proposal: Proposal, number: int, attempt: int) -> Request:
         """Stage I: the latent context t."""
         seed = _seed(proposal.seed, attempt, 1)
         fixed = self._fixed(proposal, attempt)
@@ -252,11 +252,11 @@ class Generator:
             key=f"I:{number}:{attempt}",
         )  # fmt: skip
 
-    def _second(self, proposal: Proposal, context: str, number: int, attempt: int) -> Request:
+    def _stage_two(self, proposal: Proposal, context: str, number: int, attempt: int) -> Request:
         """Stage II: the record that realises t under the schema."""
         return self._record_request(proposal, context, number, attempt, self._record_temperature)
 
-    def _only(self, proposal: Proposal, number: int, attempt: int) -> Request:
+    def _record_at_once(self, proposal: Proposal, number: int, attempt: int) -> Request:
         """The record at once, without a context."""
         return self._record_request(proposal, "", number, attempt, self._temperature)
 
@@ -290,13 +290,12 @@ class Generator:
     def _prompt(self, part: str, proposal: Proposal, fixed: dict[str, Value]) -> str:
         """A prompt with a place for the context. There are few of them, each for many requests."""
         about = (part, proposal.guide, proposal.label, proposal.seed % ORDERS, tuple(fixed.items()))
-        key = (*about, id(proposal.positives), id(proposal.negatives))
-        if key not in self._kept:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            # With the proposal, whose exemplars then stay where they are: another's cannot take their place.
-            self._kept[key] = (self._rendered(part, proposal, fixed), proposal)
-        return self._kept[key][0]
+        key = (*about, repr(proposal.positives), repr(proposal.negatives))
+        if key not in self._rendered_prompts:
+            if len(self._rendered_prompts) >= _MOST_KEPT:
+                self._rendered_prompts.clear()
+            self._rendered_prompts[key] = self._rendered(part, proposal, fixed)
+        return self._rendered_prompts[key]
 
     def _rendered(self, part: str, proposal: Proposal, fixed: dict[str, Value]) -> str:
         guide = proposal.guide
@@ -393,7 +392,7 @@ class Generator:
 
 
 @dataclass(slots=True)
-class _Silence:
+class _LostAnswers:
     """Keeps count of answers that never came. `left` says how many attempts each proposal has.
 
     `hopeless` is set once all of a proposal's attempts were lost this way: then it is not the requests, and the run
@@ -402,12 +401,12 @@ class _Silence:
 
     left: dict[int, int]
     hopeless: ModelError | None = None
-    _unheard: Counter[str] = field(default_factory=Counter)
+    _lost: Counter[str] = field(default_factory=Counter)
 
     def ask_again(self, answer: Answer, error: ModelError) -> bool:
         """Whether the same request is worth another try."""
-        self._unheard[answer.request.key] += 1
-        if self._unheard[answer.request.key] < ASKINGS:
+        self._lost[answer.request.key] += 1
+        if self._lost[answer.request.key] < ASKINGS:
             return True
         number = _handle(answer)[1]
         self.left[number] -= 1

@@ -116,7 +116,7 @@ class MultiChannelKernel:
     def represent(self, records: Sequence[Record]) -> HybridRepresentation:
         """Φ of the records, each a function of its own record bit for bit: what private rows need.
 
-        An encoder that does not promise as much gets every distinct text in a call of its own (encode/alone.py). A
+        An encoder that does not promise as much gets every distinct text in a call of its own (encoders/alone.py). A
         server is trusted to answer a text the same each time.
         """
         return self._represent(records, partial(encode_alone, self._encoder))
