@@ -88,7 +88,7 @@ class Generator:
     """Writes records of a schema with a language model.
 
     `stages=1` leaves the context out (the ablation 'without schema-aware generation'): the record is asked for at
-    once. `temperature` heats stage I, `record_temperature` stage II; the guide's own heat multiplies both.
+    once. `temperature` is that of stage I, `record_temperature` that of stage II; the guide's `heat` multiplies both.
     """
 
     def __init__(
@@ -431,7 +431,7 @@ def _most_letters(schema: Schema) -> int:
 
 
 def repetitive(text: str) -> bool:
-    """Whether a text goes in circles, as small models do: the same three words in a row, four times or more."""
+    """Whether a text repeats itself, as small models do: the same three words in a row, four times or more."""
     words = text.lower().split()
     if len(words) - 2 <= MOST_REPEATS:
         return False

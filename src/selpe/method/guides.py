@@ -1,8 +1,8 @@
-"""Guides: different public ways to ask the model for records of the same schema.
+"""Guides (ours): different public ways to ask the model for records of the same schema.
 
 A guide says how prompts are laid out (`family`), what they tell the model, how many example records they show, how
-many fields are seeded with random values from the schema, and how hot the model runs. Guides are public text. One
-private vote among them, before round 1, picks the one that everything later uses.
+many fields are seeded with random values from the schema, and by which factor the temperature is changed. Guides are
+public text. One private vote among them, before round 1, chooses the one that all later rounds use.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def default_guide(name: str, capabilities: Capabilities) -> Guide:
 
 
 def builtin_guides(schema: Schema, name: str, capabilities: Capabilities) -> tuple[Guide, ...]:
-    """Guides that really differ, written from the schema alone. Each should be worth a try: a bad one costs time."""
+    """Guides that really differ, written from the schema alone. Each should be worth trying: a bad one costs time."""
     plain = default_guide(name, capabilities)
     classes = _class_notes(schema)
     described = replace(plain, name="classes described", text=classes)

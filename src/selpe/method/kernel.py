@@ -3,7 +3,7 @@
 Channels: one semantic channel for the whole record, one per field, and a scalar channel for every number and date.
 Distances lie in [0, 1], weights sum to 1. A missing value is at distance 0 from a missing one; from a present one it is
 as far as two present values of the channel usually are at most (the 95th percentile over the pool). A full 1 would
-drown what present values say: cosine distances of '98 %' and '99 %' are a few hundredths.
+outweigh all present values: cosine distances of '98 %' and '99 %' are a few hundredths.
 
 Votes of private rows must be functions of one row each, bit for bit (privacy/PROOF.md). A matrix product in floating
 point is not: its rounding depends on the shape of the call. So vectors are rounded to whole numbers on a grid of

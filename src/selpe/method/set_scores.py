@@ -223,7 +223,7 @@ class _Nearness:
 class _TextView:
     """The record as one text and each text field by itself, embedded, along the axes in which public records differ.
 
-    One long field drowns a short one in the embedding of the whole, and the short one may be what tells classes apart.
+    In the embedding of the whole a long field outweighs a short one, and the short one may be what tells classes apart.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ def principal(rows: NDArray[np.float64], count: int) -> NDArray[np.float64]:
 
 
 def _one_thread() -> threadpool_limits:
-    """Small matrices on one core: handing them to several takes ten times as long as the work itself."""
+    """Small matrices on one core: to share them among several takes ten times as long as the work itself."""
     return threadpool_limits(1, user_api="blas")
 
 
