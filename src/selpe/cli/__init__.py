@@ -79,7 +79,7 @@ def _topics() -> list[Callable[[typer.Typer], None]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and leaves with its exit code. Users see a traceback only with --debug."""
-    _bear_any_encoding()
+    _allow_any_encoding()
     argv = list(sys.argv[1:] if arguments is None else arguments)
     # `--json` and `--debug` may stand anywhere: behind a subcommand is where most people type them.
     early = [flag for flag in ("--json", "--debug") if flag in argv]
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _leave_unexpected(error)
 
 
-def _bear_any_encoding() -> None:
+def _allow_any_encoding() -> None:
     """Lets a stream that has no ε (a pipe on Windows, a Latin-1 terminal) show a question mark instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
@@ -114,7 +114,7 @@ def _bear_any_encoding() -> None:
 
 
 def _leave_refused(error: OSError | MemoryError) -> None:
-    """What the system refused, said on standard error; standard output may be the very thing that is full."""
+    """Reports what the system refused on standard error, because standard output may be what is full."""
     with suppress(OSError):
         _show(refusal(error))
     try:
@@ -137,7 +137,7 @@ def _show(error: SelPEError) -> None:
 
 
 def _leave_unexpected(error: Exception) -> None:
-    """Usage errors keep typer's own message; anything else is a bug, reported by its kind alone.
+    """Usage errors keep typer's own message; anything else is a bug, and only its type is reported.
 
     The message of a foreign exception may quote a cell of a private table, so it is never shown.
     """

@@ -65,7 +65,7 @@ def set_cap(
     reason: Annotated[str, typer.Option(help="Why; recorded for good. Needed with --raise.")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Sets the cap on a table. It can be lowered at will; raising it is recorded with its reason."""
+    """Sets the cap on a table. It can be lowered at any time; raising it is recorded with its reason."""
     from selpe.privacy.ledger import Budget, Ledger
     from selpe.privacy.ledger.charges import COMPOSITIONS
 
@@ -92,7 +92,7 @@ def history(
     *,
     verify: Annotated[bool, typer.Option("--verify", help="Say how far the ledger could be checked.")] = False,
 ) -> None:
-    """Lists every entry of a ledger; it is checked line by line on the way."""
+    """Lists every entry of a ledger, and checks each line."""
     ledger = _known(dataset)
     reading = ledger.read()
     verdict = {
@@ -125,7 +125,7 @@ def free(
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Frees what dead runs have reserved. What they have drawn stays spent; they can be resumed if it still fits."""
+    """Frees what dead runs have reserved. What they spent stays spent; they can be resumed if the rest fits."""
     ledger = _known(dataset)
     held = {row["run"]: row for row in reserved(ledger)}
     for run in runs or []:
@@ -148,7 +148,7 @@ def reseal(
     dataset: Dataset,
     reason: Annotated[str, typer.Option(help="What happened to the old key; recorded for good.")],
 ) -> None:
-    """Accepts a ledger as it stands under the present key, when the key that sealed it is lost."""
+    """Accepts a ledger as it is under the present key, when the key that signed it is lost."""
     ledger = _known(dataset)
     ledger.reseal(reason)
     emit(summary(ledger))

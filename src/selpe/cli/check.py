@@ -51,7 +51,7 @@ def check(
     sheet: Annotated[str | None, typer.Option(help="The sheet of a workbook, by name or counted from 1.")] = None,
     encoding: Annotated[str | None, typer.Option(help="The text encoding, when it is not found by itself.")] = None,
 ) -> None:
-    """Check settings, schema, data, model and disk; say what is open and what to do about it."""
+    """Check settings, schema, data, model and disk; say what is not ready and what to do about it."""
     findings: list[Finding] = []
     settings = _settings(config, schema is None or data is None, findings)
     loaded = _schema(schema or (Path(settings.data_schema) if settings else None), findings)
@@ -171,7 +171,7 @@ def _remarks(reading: Reading) -> list[Finding]:
 
 
 def _cluster(address: str, findings: list[Finding]) -> None:
-    """The workers open the model on their nodes; what can be told here is whether they can be asked."""
+    """The workers open the model on their nodes; here we can only check whether they can be reached."""
     if find_spec("ray") is None:
         findings.append(
             Finding("model", "wrong", "Ray is not installed", "pip install 'selpe[ray]', here and on all nodes.")
@@ -199,7 +199,7 @@ def _model(llm: str, findings: list[Finding]) -> None:
 
 
 def _host(url: str) -> str:
-    """A URL's host alone: what stands before it may be a password, what stands behind it a key."""
+    """Only the host of a URL: the part before it may be a password, the part after it a key."""
     return url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def conduct(run: Run, *, watch: bool = False, port: int = 0, insist: bool = False, source: Any = None) -> Outcome:
-    """Executes a run and shows it. Leaves with exit code 130 when the user stops it."""
+    """Executes a run and shows it. Ends with exit code 130 when the user stops it."""
     from selpe.cli.display import showing
     from selpe.run.progress import Meter
 
@@ -97,7 +97,7 @@ def stopping_at_ctrl_c(cancel: threading.Event) -> Iterator[None]:
     named = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
     asked = [signal.Signals(getattr(signal, name)) for name in named if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in asked}
-    # `nohup` means it. A shell's '&' has SIGINT ignored too, but whoever sends one to a process means to stop it.
+    # With `nohup`, SIGHUP stays ignored. A shell's '&' ignores SIGINT too, but a user who sends one wants to stop.
     numbers = [number for number in asked if number.name != "SIGHUP" or before[number] is not signal.SIG_IGN]
 
     def first(number: int, frame: object) -> None:
@@ -119,7 +119,7 @@ def _tell(text: str) -> None:
     try:
         err().show_cursor(True)  # the second Ctrl-C leaves no time for it
         err().print(f"[yellow]{text}[/]")
-    except (RuntimeError, OSError):  # in the middle of a write, or the terminal is gone; the run stops all the same
+    except (RuntimeError, OSError):  # in the middle of a write, or the terminal is gone; the run stops in any case
         return
 
 

@@ -20,7 +20,7 @@ _ORDERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 @dataclass(slots=True)
 class Manners:
-    """How this invocation talks: set once from the global options."""
+    """How this command prints: set once from the global options."""
 
     json: bool = False
     verbose: int = 0
@@ -45,7 +45,7 @@ def err() -> Console:
 
 
 def plain_console(**settings: Any) -> Console:
-    """A console that shows orders to the terminal inside a text as '�' and does not pass them on."""
+    """A console that shows control characters inside a text as '�' and does not send them to the terminal."""
     from rich.console import Console
     from rich.segment import Segment
 

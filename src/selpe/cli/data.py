@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 def water(path: Source, out_folder: To = None, *, seed: Seed = 0, private: Private = 20, leaks: Leaks = None,
           force: Force = False) -> None:  # fmt: skip
-    """Reviews of water bottles, ratings 1 to 5. `title` nearly gives the rating away and stays, as in the paper."""
+    """Reviews of water bottles, ratings 1 to 5. `title` almost reveals the rating; it is kept, as in the paper."""
     _do("water", path, out_folder, seed=seed, private=private, leaks=leaks, enrich="off", force=force)
 
 

@@ -1,4 +1,4 @@
-"""`selpe demo`: the whole job on a shipped example, in a folder and with a budget of its own."""
+"""`selpe demo`: the whole job on a shipped example, in its own folder and with its own budget."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def demo(
     _say("2", "The model writes candidates from the schema alone; the table only ever votes, with noise")
     flags: dict[str, Any] = {"records": records, "llm": llm, "epsilon": epsilon, "guide_sample": 3, "multiplicity": 2}
     flags |= {"encoder": encoder or ("hash" if llm == "fake" else "minilm")}
-    # The example's budget is kept in its own folder: a second demo starts anew, and no real ledger knows of it.
+    # The example's budget is kept in its own folder: a second demo starts again, and no real ledger is used.
     made = begin(load_config(folder / "selpe.yaml", flags=flags), ledger=folder / "ledger", yes=True, watch=watch)
     if made is not None:
         if not json_mode():
@@ -87,7 +87,7 @@ def _new_folder(wanted: Path | None) -> Path:
 
 
 def _validate(made: Run) -> None:
-    """Reads the release back and judges every record; the card's headline comes last."""
+    """Reads the release and checks every record; the headline of the card is last."""
     from selpe.evaluation.validity import score
     from selpe.schema import Schema
 

@@ -24,7 +24,7 @@ _TIGHT, _VERY_TIGHT = 60, 40  # columns below which only the essentials are show
 
 
 class Display(Protocol):
-    """Shows a run. `event` hears what happens, `tick` comes about once a second."""
+    """Shows a run. `event` gets every event, `tick` is called about once a second."""
 
     def event(self, event: Event, reading: Reading) -> None:
         """Something happened."""
@@ -221,7 +221,7 @@ class JsonLines:
     """Every event as a JSON line, and one with the whole reading a second."""
 
     def event(self, event: Event, reading: Reading) -> None:
-        """The event as it is; sample records stay out, they are many and in the release anyway."""
+        """The event as it is; without sample records, which are many and are in the release."""
         content = event.as_dict()
         for bulky in ("samples", "records") if isinstance(event, PoolReady | Selected) else ():
             content.pop(bulky, None)

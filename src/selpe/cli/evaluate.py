@@ -29,7 +29,7 @@ Test = Annotated[Path | None, typer.Option(help="Real records to test on; defaul
 Holdout = Annotated[Path | None, typer.Option(help="Real records that were not used, to set attacks against.")]
 Private = Annotated[Path | None, typer.Option(help="The private table; default: where the run found it.")]
 NoPrivate = Annotated[bool, typer.Option("--no-private", help="Leave the private table alone: no attacks.")]
-SchemaFile = Annotated[Path | None, typer.Option("--schema", help="The schema of a table that is no run of ours.")]
+SchemaFile = Annotated[Path | None, typer.Option("--schema", help="The schema, for a table that is not from a run.")]
 Views = Annotated[str, typer.Option(help="Models that are trained: minilm, boosted, roberta, tabstar.")]
 Control = Annotated[str | None, typer.Option(help="A run with ε = 0, to see what the private table added.")]
 EncoderName = Annotated[str | None, typer.Option("--encoder", help="The encoder; default: the run's, or minilm.")]
@@ -40,7 +40,7 @@ Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser."
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands that judge synthetic tables."""
+    """Adds the commands that evaluate synthetic tables."""
     for command in (evaluate, report, compare):
         app.command(command.__name__)(command)
 
@@ -61,7 +61,7 @@ def evaluate(
     to: To = None,
     open_page: Open = False,
 ) -> None:
-    """Judge a synthetic table: utility, fidelity, attacks. The report is internal: it looks at private rows."""
+    """Evaluate a synthetic table: utility, fidelity, attacks. The report is internal: it reads private rows."""
     from selpe.report.evaluate import judge_material, require_outside_release
     from selpe.report.gather import gather
     from selpe.schema import Schema
@@ -117,7 +117,7 @@ def compare(
     to: Annotated[Path, typer.Option("--to", help="The page to write.")] = Path("comparison.html"),
     open_page: Open = False,
 ) -> None:
-    """Set evaluated runs beside each other: one table and one chart. The page is internal."""
+    """Compare evaluated runs: one table and one chart. The page is internal."""
     from selpe.report.compare import compare_page, compared
     from selpe.report.evaluate import require_outside_release
 
@@ -193,7 +193,7 @@ def _rendered(folder: Path, schema: Any) -> Path:
         write_text(page, report_page(content, schema))
     except (KeyError, TypeError):
         raise ConfigError(
-            "the evaluation is of another version", where=str(folder), hint="`selpe evaluate` makes it anew"
+            "the evaluation is of another version", where=str(folder), hint="`selpe evaluate` makes it again"
         ) from None
     return page
 
@@ -273,7 +273,7 @@ def _show_pages(places: Mapping[str, Path], what: str) -> None:
 
     from selpe.cli.conduct import shown
 
-    about = {"summary": "may leave the house", "report": "[bold red]internal, not for release[/]"}
+    about = {"summary": "may be released", "report": "[bold red]internal, not for release[/]"}
     for name, path in places.items():
         out().print(f"{escape(shown(path))}  {about[name]}", soft_wrap=True)
     if "report" not in places:

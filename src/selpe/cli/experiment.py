@@ -190,7 +190,7 @@ def _ask(
     return Ask(
         size=size,
         data=data,
-        # A comparison is to be had within the hour; the experiments want standard errors.
+        # A comparison should be ready within an hour; the experiments need standard errors.
         seeds=_seeds(seeds, 1 if name == "compare" and size.name == "small" else size.seeds),
         epsilons=tuple(_number(word) for word in epsilons) or usual,
         methods=tuple(arm_of(word).name for word in methods) or tuple(ARMS),

@@ -1,4 +1,4 @@
-"""Doing a grid for somebody at a terminal: estimate first, a bar while it runs, tables at the end, and how to go on."""
+"""Doing a grid for a user at a terminal: estimate first, a bar while it runs, tables at the end, how to continue."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def do_grid(
 
 
 def _take_part(cells: Sequence[Cell], bench: Bench, cancel: threading.Event, job: int, jobs: int) -> None:
-    """Does cells for the process that started this one, and says nothing: what fails here is tried there again."""
+    """Does cells for the process that started this one, without output; a cell that fails here is tried there again."""
     from selpe.cli.jobs import PATIENCE
     from selpe.experiments.conduct import conduct
     from selpe.processes import stop_when_let_go
@@ -108,7 +108,7 @@ def _bench(
     ask: Ask, cells: Sequence[Cell], sources: Mapping[str, Source], *, encoder: str, on: str,
     train_python: Path | None, root: Path, cancel: threading.Event, redo: bool,
 ) -> Bench:  # fmt: skip
-    """The place where cells are done; what cannot work is found out now."""
+    """The place where cells are done; settings that cannot work fail now."""
     from selpe.cli.fetch_bar import fetch_bar
     from selpe.evaluation.views import open_view
     from selpe.evaluation.views.embedding import Embeddings
@@ -250,7 +250,7 @@ def _show(name: str, blocks: Sequence[Block], folder: Path, files: Sequence[str]
             _print_block(block)
             console.print()
     console.print(
-        f"[bold]{shown(folder / 'table.md')}[/] has everything; beside it: {', '.join(files)}", soft_wrap=True
+        f"[bold]{shown(folder / 'table.md')}[/] has everything; in the same folder: {', '.join(files)}", soft_wrap=True
     )
 
 
@@ -284,4 +284,4 @@ def _styled(cell: str) -> str:
 def _say_how_to_go_on() -> None:
     emit({"stopped": {"resume": "the same command"}})
     if not json_mode():
-        err().print("[yellow]stopped[/]; finished cells are kept. The same command goes on.")
+        err().print("[yellow]stopped[/]; finished cells are kept. The same command continues.")

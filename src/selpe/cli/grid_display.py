@@ -1,4 +1,4 @@
-"""How far a grid is, for whoever waits: two bars on a terminal, lines in a log, JSON for machines."""
+"""The progress of a grid: two bars on a terminal, lines in a log, JSON for machines."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class _Reading:
         self.began_at = time.monotonic()
 
     def began(self, cell: Cell, number: int, total: int) -> None:
-        """A cell is begun."""
+        """A cell starts."""
         self.meter = Meter(epsilon=cell.epsilon)
         self.began_at = time.monotonic()
 
     def heard(self, event: Event) -> None:
-        """Something happened in its run."""
+        """Takes in an event of its run."""
         self.meter.listen(event)
 
     @property
@@ -57,7 +57,7 @@ class _Reading:
 
 
 class _Bars(_Reading):
-    """Two bars: all cells, and the one in hand."""
+    """Two bars: all cells, and the current one."""
 
     def __init__(self, bar: Any, total: int) -> None:
         super().__init__()
@@ -66,13 +66,13 @@ class _Bars(_Reading):
         self._one = bar.add_task("", total=100)
 
     def began(self, cell: Cell, number: int, total: int) -> None:
-        """A cell is begun."""
+        """A cell starts."""
         super().began(cell, number, total)
         self._bar.update(self._all, completed=number - 1, total=total)
         self._bar.update(self._one, description=f"{cell.title:<50.50}", completed=0)
 
     def heard(self, event: Event) -> None:
-        """Something happened in its run."""
+        """Takes in an event of its run."""
         super().heard(event)
         self._bar.update(self._one, completed=round(100 * self.meter.read().share))
 
@@ -96,13 +96,13 @@ class _Lines(_Reading):
         self._place = ""
 
     def began(self, cell: Cell, number: int, total: int) -> None:
-        """A cell is begun."""
+        """A cell starts."""
         super().began(cell, number, total)
         self._place = f"[{number} of {total}] {cell.title}"
         self._print(self._place)
 
     def heard(self, event: Event) -> None:
-        """Something happened in its run."""
+        """Takes in an event of its run."""
         super().heard(event)
         if time.monotonic() - self._last >= LINE_EVERY:
             reading = self.meter.read()
@@ -121,7 +121,7 @@ class _Json(_Reading):
     """A JSON line per cell."""
 
     def began(self, cell: Cell, number: int, total: int) -> None:
-        """A cell is begun."""
+        """A cell starts."""
         super().began(cell, number, total)
         emit({"cell": {"state": "begun", "number": number, "total": total, **cell.as_dict()}})
 

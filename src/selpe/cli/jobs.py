@@ -1,4 +1,4 @@
-"""Several processes at one grid: this one, and others of the same command that stop when it lets go of them."""
+"""Several processes for one grid: this one, and others of the same command, which stop when this one ends."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def kept_to_cores(job: int, jobs: int) -> Iterator[None]:
 def others_at_work(jobs: int, root: Path) -> Iterator[None]:
     """Has `jobs` − 1 more processes do what this command does; what they say goes into files below `root`.
 
-    One that fails or dies costs time alone: its cells are still to do, and this process comes to them.
+    One that fails or dies costs only time: this process does its remaining cells.
     """
     with ExitStack() as stack:
         for job in range(1, jobs):

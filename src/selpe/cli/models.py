@@ -107,7 +107,7 @@ def verify(
 
 
 def path(name: Name) -> None:
-    """Prints where a model lies; fails when it is not here."""
+    """Prints where a model is; fails when it is not on this machine."""
     from selpe.models.store.store import ModelStore
 
     found = ModelStore().path(name)

@@ -84,7 +84,7 @@ def _cost(found: Preflight) -> str:
 
 
 def show_result(run: Run, outcome: Outcome, *, spent: Spent) -> None:
-    """The end of a run: what came out, a few of the records, where everything is, and what to do next."""
+    """The end of a run: its result, a few of the records, where everything is, and what to do next."""
     manifest: Any = outcome.manifest
     counts = manifest["counts"]
     emit(
@@ -138,12 +138,12 @@ def _promise(run: Run, outcome: Outcome, spent: Spent) -> str:
 
 
 def show_places(run: Run) -> None:
-    """Where the files of a run are and what one does with them."""
+    """Where the files of a run are and what to do with them."""
     console, rows = out(), grid()
     release = run.release
     rows.add_row("synthetic table", f"{shown(release / 'synthetic.csv')} [dim](and .jsonl)[/]")
     rows.add_row("privacy card", f"{shown(release / 'privacy-card.md')} [dim](summary.html shows it with the table)[/]")
-    rows.add_row("everything else", f"{shown(run.folder)} [dim]stays in the house[/]")
+    rows.add_row("everything else", f"{shown(run.folder)} [dim]is not for release[/]")
     rows.add_row("judge it", f"selpe evaluate {shown(run.folder)}{'' if run.config.test else ' --test test.csv'}")
     rows.add_row("pack it", f"selpe release {shown(run.folder)}")
     print_table(console, rows)
@@ -196,7 +196,7 @@ def _cell(field: Field, record: Record) -> str:
 
 
 def grid() -> Table:
-    """A table without lines or headings: what it is at the left, how it is at the right."""
+    """A table without lines or headings: names on the left, values on the right."""
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))

@@ -1,4 +1,4 @@
-"""`selpe plan`: what ε buys on this table, shown before anything is spent. Reads the number of rows and no value."""
+"""`selpe plan`: what ε will buy on this table, before anything is spent. Reads only the number of rows, no value."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def plan(
     records: Annotated[int | None, typer.Option(help="How many synthetic records to write.")] = None,
     method: Annotated[str | None, typer.Option(help="Our method, or a baseline, instead of the settings'.")] = None,
 ) -> None:
-    """Show what ε buys here, before anything is spent: rounds, batches, and how good a winner to expect."""
+    """Show what ε will buy, before anything is spent: rounds, batches, and how good a winner to expect."""
     from selpe.config import load_config
     from selpe.schema import Schema
 

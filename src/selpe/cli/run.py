@@ -71,7 +71,7 @@ def run(
     port: Port = 0,
     insist: Annotated[
         bool,
-        typer.Option("--same-data-new-ledger", help="Count rows anew that are known under another name; recorded."),
+        typer.Option("--same-data-new-ledger", help="Allow rows that are known under another name; recorded."),
     ] = False,
 ) -> None:
     """Write a synthetic table: plan and estimate first, then the work, then where everything is."""
@@ -127,7 +127,7 @@ def resume(
     watch: Watch = False,
     port: Port = 0,
 ) -> None:
-    """Go on with a run that was interrupted, or write a lost release again. Nothing is done or paid for twice."""
+    """Continue a run that was interrupted, or write a lost release again. Nothing is done or paid for twice."""
     from selpe.cli.conduct import conduct
     from selpe.run.release import is_lost, require_writable
 
@@ -203,7 +203,7 @@ def release(
         bool, typer.Option("--not-private-control", help="Pack a control that has no guarantee.")
     ] = False,
 ) -> None:
-    """Pack what may leave the house into a zip, after proving that nothing else is in it."""
+    """Pack the release into a zip, after a check that nothing else is in it."""
     from selpe.cli.conduct import shown
     from selpe.run.packing import pack_release
     from selpe.run.release import RELEASED
@@ -286,7 +286,7 @@ def _method_flags(method: str | None, preset: str | None) -> dict[str, Any]:
 
 
 def _with_place(flags: dict[str, Any], execute: str | None, address: str | None, workers: int | None) -> dict[str, Any]:
-    """Flags that say where a run is done, beside others."""
+    """The flags, together with those that say where a run is done."""
     group = flags.get("ray")
     asked = {name: value for name, value in (("address", address), ("workers", workers)) if value is not None}
     if execute == "local" and asked:
@@ -319,7 +319,7 @@ def _last_open(out_folder: Path | None) -> Run:
 
     waiting = [found for found in list_runs(runs_folder(out_folder)) if found.get("state") != "done"]
     if not waiting:
-        raise RunError("there is no run to go on with", hint="`selpe runs` lists them")
+        raise RunError("there is no run to resume", hint="`selpe runs` lists them")
     return Run.open(Path(waiting[-1]["folder"]))
 
 

@@ -1,4 +1,4 @@
-"""`selpe schema`: show a schema, write it as JSON Schema or as a grammar, and judge a file of records by it."""
+"""`selpe schema`: show a schema, write it as JSON Schema or as a grammar, and check a file of records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _load(path: Path) -> Schema:
 
 
 def show(schema: SchemaFile = _DEFAULT) -> None:
-    """Show the fields, their domains, the label, the rules, and what is still to be confirmed."""
+    """Show the fields, their domains, the label, the rules, and what must still be confirmed."""
     loaded = _load(schema)
     if json_mode():
         emit(loaded.to_dict() | {"fingerprint": loaded.fingerprint(), "unconfirmed": list(loaded.unconfirmed)})
@@ -125,7 +125,7 @@ def grammar(
         bool, typer.Option("--rough/--strict", help="R-CFG (fields in free text) or S-CFG (one JSON object).")
     ] = False,
 ) -> None:
-    """Write the Lark grammar that judges raw model output."""
+    """Write the Lark grammar that checks raw model output."""
     from selpe.evaluation.grammar import rough_grammar, strict_grammar
 
     loaded = _load(schema)
@@ -145,7 +145,7 @@ def validate(
     schema: Annotated[Path, typer.Option(help="The schema to judge by.")] = _DEFAULT,
     limit: Annotated[int, typer.Option(min=0, help="How many violations to list; 0 lists all.")] = 20,
 ) -> None:
-    """Judge every record of a file; exit code 0 when all are valid, 2 otherwise. No value is ever shown."""
+    """Check every record of a file; exit code 0 when all are valid, 2 otherwise. No value is ever shown."""
     from selpe.evaluation.outputs import read_outputs
     from selpe.evaluation.validity import tally, validator
 

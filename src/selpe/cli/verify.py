@@ -1,4 +1,4 @@
-"""`selpe verify`: what a receiver can check of a release, each with a tick or what is wrong, and what nobody can."""
+"""`selpe verify`: what a receiver can check in a release, with a tick or what is wrong, and what cannot be checked."""
 
 from __future__ import annotations
 

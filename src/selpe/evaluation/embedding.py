@@ -57,7 +57,7 @@ class Remembering:
 
 
 def embed(encoder: Encoder, texts: Sequence[str], tick: Callable[[float], None] | None = None) -> NDArray[np.float32]:
-    """One unit row per text. `tick` hears the share that is done."""
+    """One unit row per text. `tick` is called with the share that is done."""
     # Sorted by length, texts of one call need about the same width.
     distinct = sorted(set(texts), key=lambda text: (len(text), text))
     place = {text: number for number, text in enumerate(distinct)}

@@ -58,7 +58,7 @@ def _unquoted(line: str) -> str:
 
 
 def _rows(table: Table, schema: Schema) -> list[tuple[int, str]]:
-    """Each row as a JSON object: a cell that is no literal of its field's kind stays text, and fails as such."""
+    """Each row as a JSON object: a cell that is not a literal of its field's kind stays text, and fails as text."""
     fields = [schema.field(name) if name in schema.names else None for name in table.columns]
     found = [(row.row, "") for row in table.broken]
     for position, row in enumerate(table.rows):

@@ -17,7 +17,7 @@ from selpe.schema import Record, Schema
 if TYPE_CHECKING:
     from lark import Lark
 
-# A record has a few dozen pairs; what goes on beyond this many tokens is noise, and reading stops.
+# A record has a few dozen pairs; beyond this many tokens there is only noise, and reading stops.
 MAX_TOKENS = 10_000
 _Entry: TypeAlias = tuple[str, str | None]
 

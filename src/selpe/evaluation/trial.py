@@ -18,7 +18,7 @@ SHARED = 0.01  # share of test records in a training set from which on a note sa
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Real records whose classes are to be told, the same for every view and training set."""
+    """Real records whose classes are predicted, the same for every view and training set."""
 
     records: tuple[Record, ...]
     classes: tuple[str, ...]  # those that occur, in the schema's order

@@ -1,4 +1,4 @@
-"""Utility of a synthetic table: train on it, test on real records, beside what other training sets reach."""
+"""Utility of a synthetic table: train on it, test on real records, and compare with other training sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each round's winners truly stand: how close to the real rows of their class, among all candidates of it.
+"""The true rank of each round's winners: how close to the real rows of their class, among all its candidates.
 
 This is what the noise cost, seen without noise, so it belongs to `internal/`. 50 is chance, 100 the closest candidate.
 """

@@ -46,5 +46,5 @@ class RayExecutor:
         return SpreadEncoder(self._crews[0], name=encoder.name, dimension=encoder.dimension)
 
     def close(self) -> None:
-        """Sends all workers home and leaves the cluster."""
+        """Stops all workers and disconnects from the cluster."""
         self._stack.close()

@@ -1,8 +1,8 @@
 """Jobs to workers, so that each is done once: pulled as places become free, sent again where a worker was lost.
 
 Workers get a job whenever they have room, so fast ones do more. A job whose worker is lost goes to another; one that
-was there when two workers were lost is then served alone, so that its third loss tells on it and on nobody else. Jobs
-that were merely near a bad one are done all the same.
+was there when two workers were lost is then served alone, so that a third loss can only be its own fault. Jobs that
+were merely near a bad one are done as usual.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Dispatch(Generic[J]):
             self.abandon()
 
     def abandon(self) -> None:
-        """Leaves what is under way to itself."""
+        """Stops waiting for what is in progress."""
         if self._held:
             self._crew.stop()
             self._crew.forget(list(self._held))

@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster (extra `[ray]`): the only module that knows of Ray.
+"""Workers on a Ray cluster (extra `[ray]`): the only module that uses Ray.
 
 What goes to a cluster goes through `RayHands.send` and the workers' order, and is public: prompts, synthetic texts,
 names of models. Private rows and their encoding stay in this process. No code, folder or environment is shipped: the
@@ -36,7 +36,7 @@ class RayHands:
 
     def __init__(self, ray: Any, order: Order, settings: RaySettings) -> None:
         self._ray = ray
-        # What has begun on a lost worker must not be done again behind our back: the crew sends it anew.
+        # Ray must not repeat by itself what a lost worker had begun: the crew sends it again.
         actor = ray.remote(Worker).options(
             num_cpus=settings.cpus,
             num_gpus=settings.gpus,
@@ -63,7 +63,7 @@ class RayHands:
         self._ray.kill(self._actors[worker], no_restart=False)
 
     def dismiss(self, worker: int) -> None:
-        """Ends a worker for good."""
+        """Ends a worker permanently."""
         self._ray.kill(self._actors[worker], no_restart=True)
 
     def _passed_on(self, done: Future[Any], ended: Future[Any]) -> None:
@@ -142,7 +142,7 @@ def _connect(ray: Any, settings: RaySettings, crews: int) -> None:
         ray.init(address=settings.address, **common)
     except Exception as problem:  # Ray raises bare ones too
         raise ModelError(
-            f"{'Ray did not start' if settings.address == 'local' else 'there is no Ray cluster to be reached'} "
+            f"{'Ray did not start' if settings.address == 'local' else 'no Ray cluster can be reached'} "
             f"({type(problem).__name__})",
             where=f"ray.address: {settings.address}",
             hint=_HINTS.get(

@@ -1,4 +1,4 @@
-"""A model and an encoder that are spread over workers, for a run that notices nothing of it.
+"""A model and an encoder that are spread over workers; a run uses them like any others.
 
 The model is a `ChatModel` like any other. The encoder is a `PublicEncoder` only: it has no `encode`, so nothing that
 sees private rows can be given it, and private text is encoded where the rows are.
@@ -53,7 +53,7 @@ class SpreadModel:
     ) -> Iterator[Answer]:
         """Answers as they come, each request's exactly once, whichever workers are lost on the way.
 
-        A request that costs workers their lives is given up with an error that may be tried again, and remembered:
+        A request that ends its workers is given up with an error that may be tried again, and remembered:
         asked again as it is, it is answered by the same error, and no further worker is risked.
         """
         refused: deque[Answer] = deque()
@@ -96,7 +96,7 @@ class SpreadModel:
         return self._counted[text]
 
     def close(self) -> None:
-        """Sends the workers home."""
+        """Stops the workers."""
         self._crew.close()
 
     def _answer(self, request: Request, outcome: object) -> Answer:
@@ -145,7 +145,7 @@ class SpreadEncoder:
 
 
 def _anonymous(request: Request) -> Request:
-    """A request without the caller's handle, which says nothing to a worker."""
+    """A request without the caller's handle, which a worker does not need."""
     return replace(request, key="")
 
 

@@ -49,7 +49,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a worker says of itself once its engine is open."""
+    """What a worker reports about itself once its engine is open."""
 
     version: str
     model: str
@@ -94,7 +94,7 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An engine that failed as a whole; it is opened anew at next need."""
+    """An engine that failed as a whole; it is opened again when it is next needed."""
 
     error: ModelError
 
@@ -212,7 +212,7 @@ class Serving:
 
 
 class Worker:
-    """One worker: methods to be called from afar, many at a time."""
+    """One worker: methods for remote calls, many at a time."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -237,7 +237,7 @@ class Worker:
             return await asyncio.wrap_future(serving.submit(request))
         except Exception as problem:
             if serving is not None and serving is self._serving:
-                self._serving = None  # it is opened anew at next need
+                self._serving = None  # it is opened again when it is next needed
                 with suppress(Exception):
                     await asyncio.to_thread(serving.model.close)
             return _broken(problem)

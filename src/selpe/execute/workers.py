@@ -38,11 +38,11 @@ class Hands(Protocol):
         """Ends a worker that hangs; it is begun again."""
 
     def dismiss(self, worker: int) -> None:
-        """Ends a worker for good."""
+        """Ends a worker permanently."""
 
 
 class WorkerLostError(Exception):
-    """A worker that is no more: its process or its node died, or nobody reaches it. `away`: it may be on its way."""
+    """A worker that was lost: its process or node died, or it cannot be reached. `away`: it may come back."""
 
     def __init__(self, why: str, *, away: bool = False) -> None:
         super().__init__(why)
@@ -67,7 +67,7 @@ class Lost:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One worker, and all that is known of it. `term` counts its lives."""
+    """One worker, and all that is known about it. `term` counts its restarts."""
 
     number: int
     state: State = "coming"
@@ -192,13 +192,13 @@ class Crew:
         member.unlucky = 0
 
     def stop(self) -> None:
-        """Asks all workers to cut short what they have under way."""
+        """Asks all workers to stop what they are doing."""
         for member in self.members:
             if member.held and member.state == "ready":
                 self._hands.send(member.number, "stop")
 
     def close(self) -> None:
-        """Sends all workers home."""
+        """Stops all workers."""
         for member in self.members:
             if member.state != "gone":
                 member.state = "gone"
@@ -218,7 +218,7 @@ class Crew:
         member.held.discard(number)
         outcome = _outcome(future)
         if not held and isinstance(outcome, WorkerLostError) and outcome.away:
-            if current:  # it has not been begun again yet: that is no further loss
+            if current:  # it has not been started again yet: this is not a further loss
                 member.missed += 1
                 member.ask_at = self._clock() + min(_LONGEST_ABSENCE, 0.25 * 2.0**member.missed)
             return
@@ -261,7 +261,7 @@ class Crew:
         member.state, member.missed = "ready", 0
 
     def _fell(self, member: Member, why: ModelError, *, broken: bool) -> None:
-        """A worker was lost, or its engine failed: it must describe itself anew before it is given anything."""
+        """A worker was lost, or its engine failed: it must describe itself again before it gets any work."""
         held, member.term, member.state = len(member.held), member.term + 1, "coming"
         member.unlucky += 1
         self.losses += 1
@@ -277,7 +277,7 @@ class Crew:
             member.ask_at = self._clock() + pause
 
     def _tend(self) -> None:
-        """Asks workers that may be back, ends those that hang, and gives up where there is no hope."""
+        """Asks workers that may be back, ends those that hang, and gives up those that do not return."""
         self._ask_around()
         now = self._clock()
         for member in self.members:
@@ -325,5 +325,5 @@ def _outcome(future: Future[Any]) -> Any:
 
 
 def _kind(capabilities: Capabilities) -> Capabilities:
-    """What prompts are built on: how many requests fit at once is each worker's own affair."""
+    """What prompts are built on: how many requests fit at once may differ between workers."""
     return replace(capabilities, parallel=1)

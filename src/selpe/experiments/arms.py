@@ -1,4 +1,4 @@
-"""The rows of a table: methods with their settings, and the controls that stand beside them."""
+"""The rows of a table: methods with their settings, and the controls they are compared with."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TRAINED = frozenset({"ctcl", "dpgen", "dpds"})  # methods that train a model and
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A method as a row. `paper` is its name in the paper's tables, '' for what they have not got."""
+    """A method as a row. `paper` is its name in the paper's tables, '' if it is not in them."""
 
     name: str
     title: str
     method: str
     paper: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    slow: bool = False  # training, or texts that have to be written anew for every ε
+    slow: bool = False  # training, or texts that must be written again for every ε
 
     @property
     def trained(self) -> bool:

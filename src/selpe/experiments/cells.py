@@ -120,7 +120,7 @@ class Bench:
     # -- the work ------------------------------------------------------------------------------------------------
 
     def do(self, cell: Cell, emit: Emit = silence) -> dict[str, Any]:
-        """The cell's result, done now; the run goes on where an earlier process stopped."""
+        """The cell's result, computed now; a run that an earlier process began is resumed."""
         folder, split = self.folder(cell), self.split(cell)
         make_folder(folder)
         if self.redo and (read_json(folder / CELL) or {}).get("code") != code_fingerprint():

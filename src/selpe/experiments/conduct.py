@@ -1,4 +1,4 @@
-"""Doing a grid: cell by cell, each kept when it is done, so that a kill costs at most the one in hand.
+"""Doing a grid: cell by cell, each kept when it is done, so that a kill costs at most the current one.
 
 The same command may run in several processes at once: a cell that another one works on is passed over and looked at
 again at the end.

@@ -127,7 +127,7 @@ def main(ask: Ask) -> Iterator[Cell]:
     """Data sets × methods × ε: the paper's main table."""
     for data, seed in _places(ask):
         yield from ask.controls(data, seed)
-        # Left to chance, releases differ most; and everything is held against this row.
+        # Releases differ most when chosen by chance; and everything is compared with this row.
         for draw in range(ask.size.draws, 2 * ask.size.draws if ask.size.draws > 1 else 1):
             yield ask.cell(data, seed, ARMS["selpe"], 0.0, row=NOTHING, draw=draw)
         for name in ask.methods:
@@ -163,7 +163,7 @@ def scale(ask: Ask) -> Iterator[Cell]:
 def hyper(ask: Ask) -> Iterator[Cell]:
     """T, K, b and τ, one at a time around the base.
 
-    Runs of one round are drawn as often as the size says: they share their texts. Others have to write them anew.
+    Runs of one round are drawn as often as the size says: they share their texts. Others must write them again.
     """
     arm = arm_of(ask.base)
     for data, seed in _places(ask):

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from selpe.experiments.arms import Kind
 
-VERSION = 2  # of what is measured: a cell of another version is done anew
+VERSION = 2  # of what is measured: a cell of another version is done again
 ALL_ROWS = 10**6  # more a class than any table has
 Factor: TypeAlias = str | int | float
 

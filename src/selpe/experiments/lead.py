@@ -32,7 +32,7 @@ class Lead:
 
     @property
     def owed(self) -> bool | None:
-        """Whether it is above the ε = 0 control by more than a standard error; None where there is no telling."""
+        """Whether it is above the ε = 0 control by more than a standard error; None where it cannot be said."""
         found = self.over_nothing
         return None if found is None or found.seeds < 2 else found.value > found.error
 

@@ -1,10 +1,10 @@
-"""The figures that the paper prints, to stand beside ours.
+"""The figures that the paper prints, to compare with ours.
 
 Source: 'SelPE: Progressive Selection for Private Structured Text Synthesis', KDD 2026, doi 10.1145/3770855.3817858,
 tables 'Main results', 'Transferability', 'Ablation study' and 'Privacy evaluation'. The generator is
 Llama-3.1-8B-Instruct unless a row names another; the text view is RoBERTa, the structured view TabSTAR, both as ROC-AUC
-in percent, one-vs-rest, macro average. Our own figures are of other models and other splits: what can be compared is
-who leads, not the level.
+in percent, one-vs-rest, macro average. Our own figures are of other models and other splits: only the order of
+methods can be compared, not the level.
 """
 
 from __future__ import annotations

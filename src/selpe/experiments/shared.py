@@ -1,8 +1,8 @@
 """Model answers that cells share, with their vectors, and how long it takes to make those that were not there yet.
 
 Cells of one data set, seed and model ask for much the same candidates: the prior does not depend on ε, nor on most
-settings. Each answer is generated once, encoded once and kept. The time that a cell would have taken alone is told by
-the speed at which new ones came.
+settings. Each answer is generated once, encoded once and kept. The time that a cell would take alone follows from the
+measured speed of new ones.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Timed:
         return self._model.count_tokens(text)
 
     def close(self) -> None:
-        """The model behind is closed by whoever opened it."""
+        """Does nothing: the model behind is closed where it was opened."""
 
     def generate(
         self, requests: Iterable[Request], *, follow: Follow | None = None, cancel: threading.Event | None = None

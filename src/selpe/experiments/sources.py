@@ -102,7 +102,7 @@ class Split:
         return capped(self.schema, self.private(private) + spare, per_class)
 
     def strangers(self) -> list[Record]:
-        """Real rows that no method has seen, for attacks to be measured against."""
+        """Real rows that no method has seen, as a comparison for attacks."""
         return [record for side in ("validation", "reserve", "test") for record in self.side(side)]
 
 
@@ -185,7 +185,7 @@ def _records(path: Path, schema: Schema) -> list[Record]:
 
 
 def _parted(rows: list[Record], schema: Schema, seed: int, private: int) -> dict[str, list[Record]]:
-    """Private rows a class, and of the rest a third to choose by and two thirds to test on."""
+    """Private rows per class; of the rest, a third for validation and two thirds for the test."""
     there = Counter(schema.label_of(row) or "" for row in rows)
     targets = Targets.of(
         there, private=private, validation=dict.fromkeys(there, ALL_ROWS), test=dict.fromkeys(there, 2 * ALL_ROWS)

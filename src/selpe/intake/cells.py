@@ -1,4 +1,4 @@
-"""One raw cell in, one value of a field out: or what was expected there, never what was found."""
+"""From one raw cell to one value of a field, or to what was expected there; never to what the cell holds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def reader_of(field: Field, conventions: Conventions) -> Callable[[object], Outc
     """A function from raw cells of a field to outcomes, which remembers the texts and integers it has seen.
 
     No others, because only these are written the same where they are equal: 2.5 and 2.50 are equal decimals, and the
-    spelling that came first would decide for both. A cell that defies reading is its own row's problem.
+    spelling that came first would decide for both. A cell that cannot be read is a problem of its own row only.
     """
     seen: dict[str | int, Outcome] = {}
 
@@ -94,7 +94,7 @@ def read_cell(field: Field, cell: object, conventions: Conventions) -> Outcome:
 
 
 def expected(field: Field) -> str:
-    """A field's domain in words; values and bounds that may come from a private table stay unsaid."""
+    """A field's domain in words; without values and bounds that may come from a private table."""
     if isinstance(field, CategoryField):
         return "one of the values that the schema lists"
     if field.confirmed or field.kind == "boolean":
@@ -238,7 +238,7 @@ def _must(field: Field) -> str:
 
 
 def _python(cell: object) -> object:
-    """A plain Python value for a scalar of numpy and its kin."""
+    """A plain Python value for a scalar of numpy and similar libraries."""
     if isinstance(cell, (str, int, float, Decimal, date)) and type(cell).__module__ != "numpy":
         return cell
     item = getattr(cell, "item", None)

@@ -29,7 +29,7 @@ class BrokenRow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Table:
-    """Raw cells by column. Its text form shows sizes alone: without a header, even the names are a private row.
+    """Raw cells by column. Its text form shows only sizes: without a header, even the names are a private row.
 
     `keyed` says that each row named its cells itself, so that there is no header. `typed` are the columns whose type
     was fixed for all rows at once before they came here, by a frame or a file.
@@ -52,11 +52,11 @@ class Table:
         return f"Table({self.source!r}, {len(self.columns)} columns, {len(self.rows)} rows)"
 
     def positions(self, name: str) -> tuple[int, ...]:
-        """Where columns of this name stand (0-based); more than one when the name is repeated."""
+        """The positions of columns of this name (0-based); more than one when the name is repeated."""
         return tuple(i for i, column in enumerate(self.columns) if column == name)
 
     def places(self, name: str) -> tuple[int, ...]:
-        """Where the columns of a field stand: those of its very name, else those that differ in case or separators."""
+        """Positions of a field's columns: those of its exact name, else those that differ in case or separators."""
         wanted = folded(name)
         return self.positions(plain_name(name)) or tuple(
             place for place, column in enumerate(self.columns) if folded(column) == wanted
@@ -96,7 +96,7 @@ UNREADABLE = b""  # stands for a cell that its library cannot hand out; no field
 
 
 def cells_of(part: Callable[[int, int], Sequence[object]], rows: int) -> Sequence[object]:
-    """The cells of a column: all at once, or one by one where a cell defies its library (a day after the year 9999)."""
+    """The cells of a column: all at once, or one by one if a cell cannot be converted (a day after the year 9999)."""
     try:
         return part(0, rows)
     except Exception:

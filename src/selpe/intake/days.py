@@ -21,7 +21,7 @@ _MONTHS = (
 
 
 def date_readings(text: str, *, day_first: bool | None = None) -> tuple[date, ...]:
-    """The days a text can name: none, one, or two when day and month cannot be told apart.
+    """The days a text can name: none, one, or two when the order of day and month is unclear.
 
     A month without a day ('Nov-2012') is its first day.
     """

@@ -52,7 +52,7 @@ def _pandas_cells(series: Any) -> Sequence[object]:
 
 
 def _as_written(dtype: Any) -> bool:
-    """True where each cell of a pandas column is of its own kind, or a text: what another row says changes it not."""
+    """True where each cell of a pandas column is of its own kind, or a text, so no other row can change it."""
     import pandas as pd
 
     if isinstance(dtype, pd.CategoricalDtype):  # equal categories are one: 2.5 and 2.50, 1 and True

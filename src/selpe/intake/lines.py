@@ -1,4 +1,4 @@
-"""Records in a file of JSON lines, read where they lie: a sequence that holds 8 bytes for each of them."""
+"""Records in a file of JSON lines, read from the file: a sequence that holds 8 bytes for each of them."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _values(body: str, decimal: DecimalMark | None) -> tuple[Decimal, ...]:
 
 
 def exact(cell: object) -> Decimal | None:
-    """A number that came as a number, exactly (floats by their shortest text); None where it is not of this world."""
+    """A number that came as a number, exactly (floats by their shortest text); None where it is not finite."""
     try:
         value = Decimal(cell if isinstance(cell, (int, Decimal)) else str(cell))
     except InvalidOperation:

@@ -1,6 +1,6 @@
 """JSON in: one object a line, an array of objects, or an object that holds one under 'data'.
 
-What a record's keys mean is settled in the record itself: a key of another spelling changes that record alone.
+The meaning of a record's keys depends only on the record: a key of another spelling changes only that record.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def read_json(raw: bytes, source: str, *, encoding: str | None) -> Table:
 def from_mappings(numbered: Iterable[tuple[int, object]], source: str, *, counting: Counting) -> Table:
     """A table from mappings of names to cells; a key that a mapping lacks is a missing cell.
 
-    Keys are columns as they are fields: whatever their letter case, spaces, '_' and '-'. What is no mapping, or names
-    a field twice, is set aside.
+    Keys are columns as they are fields: whatever their letter case, spaces, '_' and '-'. An entry that is not a
+    mapping, or names a field twice, is set aside.
     """
     rows: list[tuple[int, dict[str, object]]] = []
     broken: list[BrokenRow] = []

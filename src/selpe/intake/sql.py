@@ -64,7 +64,7 @@ def _run(engine: Any, statement: Any, source: str) -> Table:
 
 
 def _forgive(driver: str, connection: Any) -> None:
-    """Has a driver hand out each value by itself, where one that it cannot take would end the whole query."""
+    """Makes a driver convert each value by itself; otherwise one value that it cannot convert would end the query."""
     if driver == "pysqlite":
         connection.text_factory = own_text  # SQLite keeps any bytes as text
     elif driver == "psycopg":
@@ -79,7 +79,7 @@ def _forgive(driver: str, connection: Any) -> None:
 
 
 def _forgiving(loader: Any) -> Any:
-    """A loader of days that gives the text of those that Python has not: 'infinity', or after the year 9999."""
+    """A loader of days that gives the text of days that Python does not have: 'infinity', or after the year 9999."""
 
     def load(self: Any, data: Any) -> object:
         try:

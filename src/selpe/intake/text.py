@@ -71,7 +71,7 @@ def read_delimited(raw: bytes, source: str, *, encoding: str | None, delimiter: 
 
 
 def _split(text: str, delimiter: str, source: str, skipped: int) -> Iterator[_Row]:
-    """The rows of a text, each judged by itself; a line of nothing but white space is none.
+    """The rows of a text, each judged by itself; a line of only white space is not a row.
 
     Only a quote that is never closed is an error of the file: nobody can say where its row ends.
     """

@@ -25,11 +25,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_table(records: Iterable[Row], schema: Schema, path: str | Path, *, excel_safe: bool = False) -> Path:
-    """Writes records to a file whose suffix names the format; the file appears whole or not at all.
+    """Writes records to a file whose suffix names the format; the file is written completely or not at all.
 
     They are taken one by one, and all at once only for xlsx: a csv, jsonl or parquet file may be larger than memory.
     `excel_safe` puts an apostrophe before text that a spreadsheet would run as a formula; without it, csv cells
-    are exactly the records' values. The file is its owner's alone (0600): records may be private.
+    are exactly the records' values. Only its owner can read the file (0600): records may be private.
     """
     target = Path(path)
     writers: dict[str, Callable[[Path], None]] = {

@@ -1,4 +1,4 @@
-"""Charts of figures: levels with intervals, ε per choice, winners over rounds, runs beside each other."""
+"""Charts of figures: levels with intervals, ε per choice, winners over rounds, comparison of runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A stretch of numbers laid over the width of a chart, with the ticks to show."""
+    """A range of numbers over the width of a chart, with the ticks to show."""
 
     low: float
     high: float
@@ -36,7 +36,7 @@ class Scale:
     digits: int = 0
 
     def at(self, value: float) -> float:
-        """Where a value lies, as a share of the width; values beyond the ends lie at the ends."""
+        """The position of a value as a share of the width; values beyond the ends are put at the ends."""
         span = (self.high - self.low) or 1.0
         return min(1.0, max(0.0, (value - self.low) / span))
 

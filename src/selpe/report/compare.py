@@ -1,4 +1,4 @@
-"""Evaluated runs beside each other: one row of plain figures each, one table, one chart."""
+"""Comparison of evaluated runs: one row of plain figures each, one table, one chart."""
 
 from __future__ import annotations
 

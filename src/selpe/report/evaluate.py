@@ -84,7 +84,7 @@ class Evaluation:
 
 
 def require_outside_release(target: Path) -> None:
-    """Raises PrivacyError for a place inside a run's `release/`: what is internal never lies beside what may leave."""
+    """Raises PrivacyError for a place inside a run's `release/`: internal files must not be in the release."""
     place = target.resolve()
     for folder in (place, *place.parents):
         if folder.name == "release" and (folder.parent / "manifest.json").is_file():
@@ -108,7 +108,7 @@ def evaluate(
     show_real: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Judges a synthetic table: a run's folder, or any table with its schema.
+    """Evaluates a synthetic table: a run's folder, or any table with its schema.
 
     `test` are real records to test models on and to compare with; `private` are those the table was made from (of a
     run they are read from where its settings say; False leaves them alone); `holdout` are real records that were not
@@ -232,7 +232,7 @@ def _part(tell: Progress, what: str, begin: float, end: float) -> Progress:
 
 
 def _references(material: Material) -> dict[str, Sequence[Record]]:
-    """What to set the synthetic table against: the private rows, as many real rows, a control without them."""
+    """What to compare the synthetic table with: the private rows, as many real rows, a control without them."""
     found: dict[str, Sequence[Record]] = {}
     if material.private:
         found["private rows"] = material.private

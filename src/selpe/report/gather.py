@@ -1,4 +1,4 @@
-"""What an evaluation looks at: the synthetic table, real tables beside it, and the run's own story, where it has one.
+"""What an evaluation looks at: the synthetic table, real tables, and how the run was made, where there is a run.
 
 Private rows are read here as plain records, for attacks and references on their owner's machine. Nothing of them goes
 anywhere but into results for `internal/`.
@@ -29,12 +29,12 @@ MOST_OUTPUTS = 5_000  # raw outputs whose validity is judged; of more, every so 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Material:
-    """Everything that takes part. Its text form shows sizes alone."""
+    """Everything that is evaluated. Its text form shows only sizes."""
 
     subject: Subject
     schema: Schema
     synthetic: list[Record]
-    invalid: int = 0  # rows of the synthetic table that are no records of the schema
+    invalid: int = 0  # rows of the synthetic table that are not records of the schema
     test: list[Record] | None = None
     private: list[Record] | None = None
     holdout: list[Record] | None = None
@@ -97,7 +97,7 @@ def gather(
 
 
 def _run_at(source: Any) -> Run | None:
-    """The run behind a folder; None for anything else. Raises ConfigError for a folder that is no run."""
+    """The run behind a folder; None for anything else. Raises ConfigError for a folder that is not a run."""
     from selpe.run.lifecycle import Run
 
     if isinstance(source, Run):
@@ -198,7 +198,7 @@ def _lines(path: Path) -> Iterator[Any]:
 
 
 def _private_of(run: Run, notes: list[str]) -> Any:
-    """Where the run's private table lies; None where it never had a file, or has it no longer."""
+    """Where the run's private table is; None if it never had a file, or the file is gone."""
     source = run.config.data
     if source == IN_MEMORY or ("://" not in source and not Path(source).is_file()):
         notes.append("The private table has no file or has moved, so no attack was tried: give it as `private`.")
@@ -246,7 +246,7 @@ def _control(source: Any, schema: Schema) -> list[Record]:
 
 
 def _warn_of_overlap(schema: Schema, tables: Mapping[str, Sequence[Record] | None], notes: list[str]) -> None:
-    """Rows that were used to make the table must not judge it."""
+    """Rows that were used to make the table must not be used to test it."""
     private = {schema.dumps(record) for record in tables["private"] or ()}
     for what in ("test", "holdout"):
         both = sum(schema.dumps(record) in private for record in tables[what] or ())

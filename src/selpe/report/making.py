@@ -21,7 +21,7 @@ _SHOWN = (
 
 
 def making(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The story of a run: choices in order with their ε, pools with their losses, model, tokens, time, settings."""
+    """How a run was made: choices in order with their ε, pools with their losses, model, tokens, time, settings."""
     events = _last_attempt(event for _, event in EventReader(folder / "work" / "events.jsonl").more())
     settings: Mapping[str, Any] = manifest.get("settings", {})
     adjacency = str(settings.get("adjacency", "replace-one"))
@@ -51,7 +51,7 @@ def making(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _last_attempt(events: Iterable[Event]) -> list[Event]:
-    """The events since the last `Started`: a resumed run tells everything again."""
+    """The events since the last `Started`: a resumed run emits everything again."""
     kept: list[Event] = []
     for event in events:
         if isinstance(event, Started):

@@ -1,4 +1,4 @@
-"""Small pictures that stand side by side: how the values of one field are spread, synthetic beside real."""
+"""Small charts side by side: the distribution of the values of one field, synthetic and real."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@
     verdict      grade, headline, findings (three), steps
     validity     rate, total, invalid: of the table's own rows
     utility      as evaluation/utility.py gives it, or None
-    fidelity     as evaluate/fidelity gives it, or None
+    fidelity     as evaluation/fidelity gives it, or None
     synthetic    what can be said without real rows, where there are none to compare with
-    attack       as evaluate/attack gives it, or None
+    attack       as evaluation/attack gives it, or None
     making       how the run was made (making.py), or None
     winners      where the winners of each round stand, or None
     samples      synthetic, real (None unless asked for): lists of {label, texts, facts}
@@ -37,7 +37,7 @@ _SAMPLES, _SHORT = 12, 24  # records shown; letters of a text that can stand amo
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The table that is judged: of a run of ours, or of anybody. `private` is None where nothing is promised."""
+    """The table that is judged: of a run of ours, or of any origin. `private` is None where there is no guarantee."""
 
     name: str
     records: int
@@ -107,7 +107,7 @@ def sampled(schema: Schema, records: Sequence[Record], count: int = _SAMPLES) ->
 
 
 def _spaced(group: Sequence[int], count: int) -> list[int]:
-    """Evenly spaced over the group, so that no corner of it is picked by chance."""
+    """Evenly spaced over the group, so that the sample represents all of it."""
     if len(group) <= count:
         return list(group)
     return [group[place * len(group) // count] for place in range(count)]

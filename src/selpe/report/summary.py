@@ -1,7 +1,7 @@
-"""The page that may leave the house: validity, statistics of the synthetic table alone, and the privacy card.
+"""The page that may be released: validity, statistics of the synthetic table alone, and the privacy card.
 
-It is a function of the other files of a release (schema, records, card) and of nothing else. So it tells nothing that
-they do not tell, comes out the same every time, and whoever packs a release can write it anew and compare.
+It is a function of the other files of a release (schema, records, card) and of nothing else. So it reveals nothing
+more than they do, is the same every time, and can be written again and compared when a release is packed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def summary_page(schema: Schema, records: Sequence[Record], card: Mapping[str, A
 
 
 def write_summary(release: Path, schema: Schema) -> Path:
-    """Writes the summary of a release folder anew, from its own files."""
+    """Writes the summary of a release folder again, from its own files."""
     try:
         records = RecordLines(release / "synthetic.jsonl")
         card = json.loads((release / "privacy-card.json").read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ def known(value: Any) -> TypeGuard[float]:
 
 
 def percent(share: Any, digits: int = 1) -> str:
-    """A share from 0 to 1 as a percentage. What is not quite all never reads as all, nor what is little as nothing."""
+    """A share from 0 to 1 as a percentage. A share below 1 is never shown as 100 %, nor a share above 0 as 0 %."""
     if not known(share):
         return NOTHING
     least = 10.0**-digits
@@ -55,7 +55,7 @@ def compact(value: Any) -> str:
 
 
 def count(value: Any) -> str:
-    """A whole number with its thousands parted."""
+    """A whole number with thousands separators."""
     return f"{round(value):,}" if known(value) else NOTHING
 
 

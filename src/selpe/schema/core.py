@@ -36,7 +36,7 @@ MAX_LABELS = 100
 
 @dataclass(frozen=True)
 class Schema:
-    """The paper's 𝒮 = (𝒞, 𝒱, 𝓡). It is public: nothing in it may come from private rows without a person's yes."""
+    """The paper's 𝒮 = (𝒞, 𝒱, 𝓡). It is public: what comes from private rows must be confirmed by a person."""
 
     name: str
     fields: tuple[Field, ...]
@@ -146,7 +146,7 @@ class Schema:
                 found.append(Violation(field.name, level, field.expected))
         broken = {violation.field for violation in found}
         for rule in self.rules:
-            # A rule over a value that is no value says nothing new.
+            # A rule about a value outside its domain adds no information.
             if broken.isdisjoint(rule.fields) and not rule.holds(record):  # type: ignore[arg-type]
                 found.append(Violation(rule.fields[0], "rule", "consistent with the other fields", rule.text))
         return found

@@ -1,4 +1,4 @@
-"""A regular expression for exactly the days between two dates, leap years and all, short enough for a grammar."""
+"""A regular expression for exactly the days between two dates, leap years included, short enough for a grammar."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Field(ABC):
     @property
     @abstractmethod
     def expected(self) -> str:
-        """The domain in words, as it stands in messages and prompts."""
+        """The domain in words, for messages and prompts."""
 
     @property
     def title(self) -> str:
@@ -70,7 +70,7 @@ class Field(ABC):
 
     @abstractmethod
     def check(self, value: object) -> Level | None:
-        """None when the value lies in the domain, else the level at which it fails. Missing is the schema's matter."""
+        """None when the value is in the domain, else the level at which it fails. The schema checks missing values."""
 
     def lexicalise(self, value: Value) -> str:
         """ℓ(c, ξ): the field–value pair as text, the same text for the same pair always."""
@@ -196,7 +196,7 @@ class NumberField(Field):
 
     @property
     def decimals(self) -> int:
-        """How many digits stand behind the point."""
+        """The number of digits after the decimal point."""
         exponent = self.step.normalize().as_tuple().exponent
         return max(0, -exponent) if isinstance(exponent, int) else 0
 

@@ -1,8 +1,8 @@
 """JSON Schema out, for constrained decoding, and JSON Schema (2020-12) in, also from pydantic models.
 
-Out: every key is required and in schema order, missing values are null, and every domain is closed, because an
-open `number` lets a model write digits for ever. In: what JSON Schema leaves open (bounds, lengths) gets a wide
-default and `confirmed: false`, so that a person decides before private rows are touched.
+Out: every key is required and in schema order, missing values are null, and every domain is closed, because a
+`number` without bounds lets a model write digits without end. In: what JSON Schema does not define (bounds, lengths)
+gets a wide default and `confirmed: false`, so that a person decides before private rows are read.
 """
 
 from __future__ import annotations

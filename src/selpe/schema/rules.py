@@ -135,7 +135,7 @@ def _named(expression: str, by_name: Mapping[str, Field], where: str) -> tuple[s
 
 
 def _thing(value: Value, kind: str) -> object:
-    """A value as the rule engine wants it: exact decimals, and days as moments in UTC."""
+    """A value as the rule engine needs it: exact decimals, and days as moments in UTC."""
     if value is None or isinstance(value, bool):
         return value
     if kind in ("integer", "number"):

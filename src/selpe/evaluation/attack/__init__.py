@@ -86,7 +86,7 @@ def attack(
 ) -> Attack:
     """What attacks on the synthetic table find out about the private rows. For `internal/` only.
 
-    `holdout` are real rows of the same kind that were not used: without them every figure stands alone. Raises
+    `holdout` are real rows of the same kind that were not used: without them there is nothing to compare with. Raises
     PrivacyError where the encoder would send rows to a host that is not allowed.
     """
     require_local(encoder, allow_private_text_to)

@@ -1,4 +1,4 @@
-"""Passages: long runs of words that stand in a private text and in a synthetic one.
+"""Passages: long runs of words that occur in a private text and in a synthetic one.
 
 Texts become runs of word numbers. The hash of a run of n words is a difference of two sums over the corpus, so runs of
 any length cost one pass, and 100,000 synthetic records are searched in seconds. A word that no real text has breaks a
@@ -24,7 +24,7 @@ from selpe.evaluation.words import passages, words
 from selpe.schema import Record, Schema
 
 WORDS = 8  # a shared run of this many words is a passage
-LONG = 20  # a passage of this many words is no accident
+LONG = 20  # a passage of this many words does not happen by chance
 SHOWN = 20  # pairs of records that are named
 CHUNK = 20_000  # synthetic records that are searched at once
 
@@ -93,7 +93,7 @@ def _powers(base: np.uint64, count: int) -> Hashes:
 
 
 class Search:
-    """The passages of real rows, and where they stand in a synthetic table."""
+    """The passages of real rows, and where they occur in a synthetic table."""
 
     def __init__(self, schema: Schema, synthetic: Sequence[Record], lineup: Lineup) -> None:
         self._private = len(lineup.private)

@@ -1,10 +1,10 @@
 """Private rows beside held-out rows, and what would be found if the two were exchanged at random.
 
-An attack succeeds where it tells rows that were used from rows that were not. If they are drawn from the same
+An attack succeeds if it distinguishes rows that were used from rows that were not. If both are drawn from the same
 distribution and the synthetic table learnt nothing of single rows, then within a class any of them could have been
-the private ones. So every alarm rests on one test: membership is dealt out anew many times, class by class, and the
-share of deals that look at least as bad is the p-value. It is exact for tables of any size, and holds where classes
-are balanced in one table and not in the other.
+the private ones. So every alarm rests on one test: membership is assigned at random many times, class by class, and
+the share of these deals that look at least as bad is the p-value. It is exact for tables of any size, and holds where
+classes are balanced in one table and not in the other.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Pairs of fields: how strongly they hang together, among real rows and in the synthetic table.
+"""Pairs of fields: how strongly they are associated, among real rows and in the synthetic table.
 
 Numbers and days: Spearman's rank correlation (and Pearson's beside it). Two choices: Cramér's V. A choice and a
 number: the correlation ratio η. V and η of unrelated fields grow as rows get fewer, and the two tables have different
 sizes; so both are corrected for that bias (Bergsma's correction for V, Kelley's for η²). A field without variation
-hangs together with nothing: 0. Where fewer than three rows have both values there is nothing to say: NaN.
+is associated with nothing: 0. If fewer than three rows have both values, the result is NaN.
 """
 
 from __future__ import annotations

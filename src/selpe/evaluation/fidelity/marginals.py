@@ -132,7 +132,7 @@ def _step(field: Field) -> float:
 def bin_edges(values: NDArray[np.float64], step: float) -> NDArray[np.float64]:
     """The edges of at most `BARS` equal bins over the values, as many steps of the field's grid wide each.
 
-    Bins that are no multiple of the grid hold more values here and fewer there, and a smooth field looks like a comb.
+    If bins are not a multiple of the grid, some hold more values than others, and a smooth field looks like a comb.
     """
     if not len(values):
         return np.zeros(0)

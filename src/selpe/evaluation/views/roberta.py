@@ -26,7 +26,7 @@ _SPECIAL = 2  # positions that RoBERTa keeps for itself
 
 @dataclass(frozen=True, slots=True)
 class FineTuning:
-    """How a classifier is trained. Small sets are gone through more often: the head starts from nothing."""
+    """How a classifier is trained. Small sets are repeated more often: the head starts from random weights."""
 
     epochs: int = 3
     least_steps: int = 400
@@ -94,7 +94,7 @@ class RobertaView:
         return f"view '{self.name}' is {model}, fine-tuned"
 
     def require(self) -> None:
-        """Raises ModelError where the libraries or the weights are not to be had."""
+        """Raises ModelError where the libraries or the weights are not available."""
         _libraries()
         self._loaded(2)
 

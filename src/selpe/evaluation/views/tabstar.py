@@ -1,4 +1,4 @@
-"""The paper's structured view `tabstar`: the PyPI package of that name, in an environment of its own.
+"""The paper's structured view `tabstar`: the PyPI package of that name, in its own environment.
 
 It wants an older transformers than we do, so it never shares our process: records go to `tabstar_worker.py`, run by
 that environment's Python, through a pipe.
@@ -102,7 +102,7 @@ class TabStarView:
         return ""
 
     def require(self) -> None:
-        """Raises ModelError where the environment or the weights are not to be had."""
+        """Raises ModelError where the environment or the weights are not available."""
         if not self._python.exists():
             raise ModelError(
                 "TabSTAR's environment does not exist",

@@ -19,7 +19,7 @@ LOOSENESS = 10.0
 class TextView:
     """Embeddings of the linearised record, without its label, and of each text field; logistic regression on them.
 
-    A long field drowns a short one in the embedding of the whole: on real reviews, where a short title stands beside a
+    A long field hides a short one in the embedding of the whole: on real reviews, where a short title stands beside a
     long product name, AUC with 100 rows was 63 by the whole alone and 97 with the fields beside it; on real triage
     records both ways gave the same.
     """

@@ -1,4 +1,4 @@
-"""Values as the structured views read them: tables of other makers hold anything, so what is no value is missing."""
+"""Values as the structured views read them: what is not a value of its field counts as missing."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def split(
 def _fill_private(
     found: dict[str, list[T]], lacking: Counter[str], label: Callable[[T], str], group: Callable[[T], str]
 ) -> None:
-    """Moves groups to the private side, where groups left it short: a split without private rows is of no use."""
+    """Moves groups to the private side, where groups left it short: a split without private rows is useless."""
     for side in ("reserve", "validation"):
         for row in list(found[side]):
             if lacking[label(row)] <= 0:

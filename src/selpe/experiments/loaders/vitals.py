@@ -48,7 +48,7 @@ def fahrenheit(cells: Cells, tally: Tally, name: str = "temperature") -> None:
 
 
 def plain_pain(cells: Cells) -> None:
-    """'7/10' is 7; anything that is no number from 0 to 10 is read as missing later."""
+    """'7/10' is 7; anything that is not a number from 0 to 10 is read as missing later."""
     if found := _OF_TEN.fullmatch(cells.get("pain", "")):
         cells["pain"] = found.group(1)
 

@@ -1,6 +1,6 @@
 """Water: reviews of water bottles in an online shop, five fields, ratings 1 to 5.
 
-`title` nearly gives the rating away, for the shop offers a few titles per rating. It is one of the paper's own fields,
+`title` almost reveals the rating: the shop offers a few titles per rating. It is one of the paper's own fields,
 so it stays by default; `--without-leaks` drops it. One review often stands under many variants of a product: rows with
 the same review stay on one side.
 """

@@ -1,4 +1,4 @@
-"""How a table is written, from one look that its owner asks for. `selpe init` writes it down for a person to confirm.
+"""How a table is written: read once, for a draft. `selpe init` writes it down for a person to confirm.
 
 A run never guesses any of this: one private row could then change how all others are read. Nothing here keeps a cell.
 """

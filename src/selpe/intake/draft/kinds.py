@@ -1,4 +1,4 @@
-"""One column in, one drafted field out, with notes for the person who decides."""
+"""From one column to one drafted field, with notes for the person who decides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMERIC, _DATED = 0.8, 0.9  # a column is numbers (dates) when this share of it
 
 @dataclass(frozen=True, slots=True)
 class ColumnDraft:
-    """What became of one column. Notes are for the terminal and may count rows; comments stand in the file."""
+    """The draft of one column. Notes are for the terminal and may count rows; comments are for the file."""
 
     name: str
     position: int

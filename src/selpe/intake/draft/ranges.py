@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 _LENGTHS = (20, 40, 80, 120, 160, 240, 400, 600, 800, 1000, 1500, 2000, 3000, 4000, 6000, 8000)
 MOST_DECIMALS = 4
-_FENCE = 6.0  # interquartile ranges beyond the quartiles; for a bell curve, nothing real lies that far out
+_FENCE = 6.0  # interquartile ranges beyond the quartiles; in a normal distribution no value is that far out
 _SKEWED = 10  # a largest value this many times the median is judged on a logarithmic scale
 
 
@@ -47,7 +47,7 @@ def bulk(values: Sequence[Decimal]) -> tuple[Decimal, Decimal]:
     floats = [float(value) for value in ordered]
     low, high = _fences(floats)
     inside = [value for value, near in zip(ordered, floats, strict=True) if low <= near <= high]
-    # When much lies outside, the shape is odd rather than the rows: keep everything.
+    # When many values are outside, the distribution is unusual and not the rows: keep everything.
     if len(inside) < 0.98 * len(ordered):
         inside = ordered
     return inside[0], inside[-1]

@@ -129,7 +129,7 @@ def _apart(real: float | None, made: float | None) -> float | None:
 
 
 def _map(found: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The map, with the two figures that say how the clouds lie to each other."""
+    """The map, with the two figures that say how the clouds overlap."""
     places = found.get("map") or {}
     if not places.get("synthetic"):
         return None
