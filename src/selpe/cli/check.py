@@ -171,7 +171,7 @@ def _remarks(reading: Reading) -> list[Finding]:
 
 
 def _cluster(address: str, findings: list[Finding]) -> None:
-    """The workers open the model on their nodes; here we can only check whether they can be reached."""
+    """The workers open the model on their nodes; what can be told here is whether they can be asked."""
     if find_spec("ray") is None:
         findings.append(
             Finding("model", "wrong", "Ray is not installed", "pip install 'selpe[ray]', here and on all nodes.")

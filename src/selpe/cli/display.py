@@ -221,7 +221,7 @@ class JsonLines:
     """Every event as a JSON line, and one with the whole reading a second."""
 
     def event(self, event: Event, reading: Reading) -> None:
-        """The event as it is; without sample records, which are many and are in the release."""
+        """The event as it is; sample records stay out, they are many and in the release anyway."""
         content = event.as_dict()
         for bulky in ("samples", "records") if isinstance(event, PoolReady | Selected) else ():
             content.pop(bulky, None)

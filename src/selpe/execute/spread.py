@@ -145,7 +145,7 @@ class SpreadEncoder:
 
 
 def _anonymous(request: Request) -> Request:
-    """A request without the caller's handle, which a worker does not need."""
+    """A request without the caller's handle, which says nothing to a worker."""
     return replace(request, key="")
 
 

@@ -21,7 +21,7 @@ _SHOWN = (
 
 
 def making(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """How a run was made: choices in order with their ε, pools with their losses, model, tokens, time, settings."""
+    """The story of a run: choices in order with their ε, pools with their losses, model, tokens, time, settings."""
     events = _last_attempt(event for _, event in EventReader(folder / "work" / "events.jsonl").more())
     settings: Mapping[str, Any] = manifest.get("settings", {})
     adjacency = str(settings.get("adjacency", "replace-one"))

@@ -60,7 +60,7 @@ def summary_page(schema: Schema, records: Sequence[Record], card: Mapping[str, A
 
 
 def write_summary(release: Path, schema: Schema) -> Path:
-    """Writes the summary of a release folder again, from its own files."""
+    """Writes the summary of a release folder anew, from its own files."""
     try:
         records = RecordLines(release / "synthetic.jsonl")
         card = json.loads((release / "privacy-card.json").read_text(encoding="utf-8"))
