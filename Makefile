@@ -66,8 +66,8 @@ $(TRAIN_STAMP): $(TRAIN_LOCK) pyproject.toml
 	@touch $(TRAIN_STAMP)
 
 test-train: $(TRAIN_STAMP)
-	@$(TRAIN_BIN)/python -m pytest -q -n auto --dist loadgroup tests/train tests/llm/test_hf.py \
-	  tests/evaluate/test_utility_roberta.py
+	@$(TRAIN_BIN)/python -m pytest -q -n auto --dist loadgroup tests/train tests/models/test_hf.py \
+	  tests/evaluation/test_utility_roberta.py
 
 $(RAY_STAMP): $(RAY_LOCK) pyproject.toml
 	@test -x $(RAY_BIN)/python || $(PYTHON) -m venv $(RAY_VENV)

@@ -16,8 +16,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from fire_world import ledger, make_project, places, spent
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+from faults_world import ledger, make_project, places, spent
 
 EPSILON = 0.5
 COMMAND = (

@@ -27,7 +27,7 @@ from typing import Any
 
 import httpx
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 from selpe.intake import write_table
 from selpe.privacy.ledger import Ledger
 from small_world import SCHEMA, drawn

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fire_world import make_project, places
+from faults_world import make_project, places
 from in_process import Result, selpe
 from selpe.privacy.card_text import render_markdown
 from selpe.privacy.sealing import SEAL, Seal, digest_of, file_sum

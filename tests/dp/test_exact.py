@@ -2,7 +2,7 @@
 
 The private table itself runs: it groups rows by class, cuts them into batches and counts their votes. Only its random
 parts are replaced, each by what it is known to be: batches by all assignments in turn, draws by the exact law of the
-mechanism at the selector's own scale (that OpenDP draws from that law is the matter of privacy/test_select.py).
+mechanism at the selector's own scale (that OpenDP draws from that law is the matter of privacy/test_mechanisms.py).
 """
 
 from __future__ import annotations

@@ -49,7 +49,9 @@ NODE = {"object_store_memory": 80 << 20, "include_dashboard": False}
 def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    here = Path(__file__).resolve().parent
+    paths = [str(here), str(here.parent / "support"), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **NODE})
     nodes = [made.add_node(num_cpus=1, **NODE) for _ in range(3)]
     made.wait_for_nodes()

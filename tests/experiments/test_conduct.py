@@ -318,7 +318,7 @@ def test_a_stop_keeps_what_is_done_and_the_run_in_hand_goes_on(tmp_path: Path) -
 SLOW = """
 import sys
 from pathlib import Path
-sys.path[:0] = {paths!r}
+sys.path.insert(0, {support!r})
 from bench_world import ask, bench
 from selpe.experiments.conduct import conduct
 from selpe.experiments.designs import DESIGNS
@@ -335,8 +335,7 @@ def finished(root: Path) -> list[Path]:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 def test_a_kill_costs_at_most_the_cell_in_hand(tmp_path: Path) -> None:
     root = tmp_path / "exp"
-    here = Path(__file__).resolve().parent
-    script = SLOW.format(paths=[str(here), str(here.parent)], root=str(root))
+    script = SLOW.format(support=str(Path(__file__).resolve().parents[1] / "support"), root=str(root))
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=subprocess.PIPE)
     try:

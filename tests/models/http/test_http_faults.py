@@ -278,5 +278,5 @@ def rows() -> list[str]:
 
 
 def test_the_documented_table_is_the_one_in_use() -> None:
-    text = (Path(__file__).resolve().parents[2] / "docs" / "servers.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[3] / "docs" / "servers.md").read_text(encoding="utf-8")
     assert "\n".join(rows()) in text

@@ -1,4 +1,4 @@
-"""What the tests under fire share: a small project, the command line in this process or in one of its own, and damage.
+"""What the tests of faults share: a small project, the command line in this process or in one of its own, and damage.
 
 Everything private in the project's table carries MARK, so that a message that quotes a cell is found out.
 """
@@ -42,12 +42,12 @@ llm: fake
 encoder: hash
 seed: 5
 """
-# A longer fire: FIRE_EXAMPLES=2000 pytest tests/fire
+# A longer search: FIRE_EXAMPLES=2000 pytest tests/faults
 EXAMPLES = int(os.environ.get("FIRE_EXAMPLES", "10"))
 fuzz = settings(
     max_examples=EXAMPLES,
     deadline=None,
-    derandomize="FIRE_EXAMPLES" not in os.environ,  # a longer fire looks elsewhere every time
+    derandomize="FIRE_EXAMPLES" not in os.environ,  # a longer search looks elsewhere every time
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

@@ -83,7 +83,7 @@ def test_the_line_grammar_is_one_that_llguidance_takes() -> None:
 def test_the_shipped_examples_have_line_grammars(path: str) -> None:
     from pathlib import Path
 
-    schema = Schema.load(Path(__file__).resolve().parents[1] / "examples" / path / "schema.yaml")
+    schema = Schema.load(Path(__file__).resolve().parents[2] / "examples" / path / "schema.yaml")
     assert LLMatcher.validate_grammar(line_grammar(schema, {schema.label or "": schema.labels[0]})) == ""
 
 

@@ -16,7 +16,7 @@ import pytest
 import selpe.report.summary
 import selpe.run.lifecycle
 import selpe.run.release
-from fire_world import (
+from faults_world import (
     at,
     befallen,
     choices,
@@ -113,7 +113,7 @@ def test_an_answer_that_is_half_written_is_taken_back(tmp_path: Path) -> None:
 @pytest.fixture
 def strangers(monkeypatch: pytest.MonkeyPatch, worked: None) -> Iterator[Path]:
     """A project that another user can look into: root may write anywhere, so the child must not be root."""
-    folder = Path(tempfile.mkdtemp(prefix="selpe-fire-"))
+    folder = Path(tempfile.mkdtemp(prefix="selpe-faults-"))
     folder.chmod(0o755)
     for name, value in places(folder).items():
         monkeypatch.setenv(name, value)

@@ -16,7 +16,7 @@ import pytest
 import selpe
 import selpe.run.lifecycle
 import selpe.run.release
-from fire_world import at, befallen, make_project, places
+from faults_world import at, befallen, make_project, places
 from in_process import selpe as command
 from selpe.errors import LedgerError, PrivacyError, RunError
 from selpe.intake import write_table

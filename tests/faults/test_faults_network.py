@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from fake_model_server import written
+from faults_world import make_project, places
 from faulty_server import MODELS, FaultyServer, status
-from fire_server import written
-from fire_world import make_project, places
-from test_no_network import outcome
+from guarded_process import outcome
 
 _COMMANDS = """
 import os

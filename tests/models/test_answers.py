@@ -89,7 +89,7 @@ Generator(model, SCHEMA).generate([Proposal(Guide("doc"), seed, label="low") for
 def test_after_kill_9_the_finished_answers_are_there_and_the_result_is_the_same(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(path), str(Path(__file__).parents[1])], stdout=subprocess.PIPE
+        [sys.executable, "-c", CHILD, str(path), str(Path(__file__).parents[1] / "support")], stdout=subprocess.PIPE
     )
     assert child.stdout is not None
     child.stdout.readline()

@@ -16,7 +16,7 @@ import pytest
 import selpe.report.summary
 import selpe.run.lifecycle
 import selpe.run.release
-from fire_world import (
+from faults_world import (
     MARK,
     at,
     befallen,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import selpe.report.summary  # noqa: F401  (loaded once, not in every child)
-from fire_world import choices, ledger, require_tidy, spent, state
+from faults_world import choices, ledger, require_tidy, spent, state
 from in_process import selpe as command
 from selpe.method.algorithm import Evolution
 from selpe.privacy.ledger import Charge

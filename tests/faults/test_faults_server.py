@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fire_world import damaged, fuzz, twisted
+from faults_world import damaged, fuzz, twisted
 from serve_world import House
 
 

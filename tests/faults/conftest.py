@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fire_world import make_project, places, require_tidy
+from faults_world import make_project, places, require_tidy
 from in_process import selpe
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fire_world import MARK, ledger, require_tidy, spent, state
+from faults_world import MARK, ledger, require_tidy, spent, state
 from in_process import selpe
 from page_reader import Page
 from selpe.cli import console

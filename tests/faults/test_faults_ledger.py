@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fire_world import damaged, fuzz, ledger, make_project, ours_or_fine, places, require_tidy, twisted
+from faults_world import damaged, fuzz, ledger, make_project, ours_or_fine, places, require_tidy, twisted
 from in_process import selpe
 from selpe.errors import LedgerError, SelPEError
 from selpe.privacy.ledger import Charge

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fire_world import choices, damaged, fuzz, make_project, ours_or_fine, places, require_tidy, spent, twisted
+from faults_world import choices, damaged, fuzz, make_project, ours_or_fine, places, require_tidy, spent, twisted
 from in_process import selpe
 from selpe.config import load_config
 from selpe.errors import ModelError

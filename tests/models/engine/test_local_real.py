@@ -20,7 +20,7 @@ from selpe.schema import Schema
 
 pytestmark = pytest.mark.real_model
 
-SCHEMAS = Path(__file__).resolve().parents[2] / "benchmarks" / "schemas"
+SCHEMAS = Path(__file__).resolve().parents[3] / "benchmarks" / "schemas"
 
 BEGINNINGS = """The capital of France is|Once upon a time, a small|To bake bread you need|Water boils at
 The patient complains of chest pain and|List of European countries:|def add(a, b):|Dear Sir or Madam,

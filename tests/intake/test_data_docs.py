@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-DOC = Path(__file__).resolve().parents[1] / "docs" / "data.md"
+DOC = Path(__file__).resolve().parents[2] / "docs" / "data.md"
 
 
 def test_the_examples_of_the_data_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

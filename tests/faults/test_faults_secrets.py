@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from fake_model_server import Clock, written
+from faults_world import require_tidy, state
 from faulty_server import MODELS, FaultyServer, mixture, status
-from fire_server import Clock, written
-from fire_world import require_tidy, state
 from in_process import selpe
 from selpe.config import check_config
 from selpe.errors import ConfigError

@@ -6,16 +6,12 @@ import asyncio
 import hashlib
 import logging
 import pickle
-import sys
 import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "llm"))  # the faulty server lives with the models' tests
 
 from faulty_server import (
     Behaviour,
