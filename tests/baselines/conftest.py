@@ -20,9 +20,7 @@ SMALL = {
 
 
 @pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunConfig]:
-    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
+def settings(tmp_path: Path) -> Callable[..., RunConfig]:
     write_table(drawn(ROWS, offset=9000), SCHEMA, tmp_path / "private.csv")
     SCHEMA.save(tmp_path / "schema.yaml")
 

@@ -30,8 +30,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     SCHEMA.save(tmp_path / "schema.yaml")
     write_table(drawn(40), SCHEMA, tmp_path / "desk.csv")
     (tmp_path / "selpe.yaml").write_text(CONFIG, encoding="utf-8")
-    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -22,8 +22,6 @@ from selpe.privacy.ledger.fingerprint import fingerprint
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "ledger.key"))
     monkeypatch.setattr(console, "MANNERS", console.Manners())
     for name in ("out", "err"):  # the consoles remember the stream they were made for
         getattr(console, name).cache_clear()
@@ -186,7 +184,7 @@ def test_verify_says_which_line_is_wrong(used: Ledger) -> None:
 
 
 def test_a_missing_key_is_told_and_can_be_replaced(used: Ledger, home: Path) -> None:
-    (home / "ledger.key").unlink()
+    (home / "config" / "ledger.key").unlink()
     assert "The key is missing" in said("show", "clinic")
     assert "9 seals could not be checked" in said("history", "clinic", "--verify")
     said("reseal", "clinic", "--reason", "new laptop")

@@ -27,8 +27,6 @@ OWN = ("--data", "desk.csv", "--schema", "schema.yaml", *QUICK, *LIGHT)
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table(tmp_path)
-    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
     monkeypatch.setattr("selpe.experiments.cells.torch_is_here", lambda: False)
     monkeypatch.chdir(tmp_path)
     return tmp_path

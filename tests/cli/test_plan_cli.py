@@ -20,12 +20,6 @@ fields:
 """
 
 
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
 def run(*arguments: str) -> int:
     try:
         main(["plan", *arguments])

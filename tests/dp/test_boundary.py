@@ -332,7 +332,6 @@ def test_a_whole_session_leaves_no_private_value_in_files_logs_or_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
     monkeypatch.chdir(tmp_path)
     ledger = Ledger.open("boundary", root=tmp_path / "ledgers")
     ledger.set_budget(100.0)

@@ -175,8 +175,7 @@ def life(root: Path, selections: int, witness: Witness, disk: Disk) -> int:
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
+def root(tmp_path: Path) -> Path:
     return tmp_path / "ledgers"
 
 

@@ -38,7 +38,6 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Ru
 
     def settings(place: str) -> RunConfig:
         monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / place / "ledgers"))
-        monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
         return check_config(
             {
                 "dataset": "desk", "data": str(tmp_path / "private.csv"), "schema": str(tmp_path / "schema.yaml"),

@@ -55,7 +55,6 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, smollm2: Path) -> Beg
 
     def make(place: str) -> Run:
         monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / place / "ledgers"))
-        monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
         content = {
             "dataset": "desk", "data": str(tmp_path / "private.csv"), "schema": str(tmp_path / "schema.yaml"),
             "epsilon": 4.0, "records": 8, "rounds": 2, "batches": 1, "alpha": 0.25, "multiplicity": 2, "bundles": 4,

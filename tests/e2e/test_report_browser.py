@@ -126,7 +126,6 @@ def test_pages_are_quiet_and_fit_at_any_width_in_either_theme(
 def test_the_pages_of_the_demo_are_quiet_and_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Browser
 ) -> None:
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
     monkeypatch.chdir(tmp_path)
     assert selpe("demo", "--llm", "fake", "--records", "16", "--out", "demo").code == 0
     (run,) = (tmp_path / "demo" / "runs").iterdir()

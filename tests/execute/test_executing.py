@@ -39,7 +39,6 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
 
     def build(place: str = "here", **more: object) -> RunConfig:
         monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / place / "ledgers"))
-        monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
         content: dict[str, object] = {
             "dataset": "desk", "data": str(tmp_path / "private.csv"), "schema": str(tmp_path / "schema.yaml"),
             "epsilon": 4.0, "records": 16, "rounds": 2, "batches": 2, "alpha": 0.25, "bundles": 4,

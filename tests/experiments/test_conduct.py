@@ -31,13 +31,6 @@ from selpe.models.fake import FakeModel
 from selpe.privacy.ledger import Ledger
 
 
-@pytest.fixture(autouse=True)
-def own_ledgers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "users-ledgers"))
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
-    return tmp_path / "users-ledgers"
-
-
 def cells() -> list[Cell]:
     return list(DESIGNS["compare"](ask()))
 
@@ -48,7 +41,7 @@ def figures(made: Bench, cell: Cell) -> dict[str, float]:
     return {f"{one['measure']} {one['view']}".strip(): one["value"] for one in result["measures"]}
 
 
-def test_a_grid_measures_every_cell_and_leaves_no_trace_in_the_users_ledger(tmp_path: Path, own_ledgers: Path) -> None:
+def test_a_grid_measures_every_cell_and_leaves_no_trace_in_the_users_ledger(tmp_path: Path) -> None:
     with bench(tmp_path / "exp") as made:
         done = conduct(cells(), made)
         assert (done.failed, done.skipped, done.fresh, len(done.results)) == ({}, {}, 6, 6)
@@ -66,7 +59,7 @@ def test_a_grid_measures_every_cell_and_leaves_no_trace_in_the_users_ledger(tmp_
         nothing = made.result(next(cell for cell in cells() if cell.row == NOTHING))
         assert nothing is not None
         assert nothing["run"]["spent"]["epsilon_replace_one"] == 0
-    assert not own_ledgers.exists()
+    assert not Path(os.environ["SELPE_LEDGER"]).exists()
     roots = list((tmp_path / "exp" / "cells").glob("*/ledger"))
     assert len(roots) == 4  # two controls and two methods
     assert {tuple(Ledger.names(root)) for root in roots} == {("experiment-desk",)}

@@ -26,11 +26,6 @@ from small_world import SCHEMA, UNLABELLED, drawn
 ENCODER = HashingEncoder(64)
 
 
-@pytest.fixture(autouse=True)
-def _own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
-
-
 class World:
     """Everything an evolution needs, on the fake model."""
 

@@ -100,8 +100,7 @@ def test_gaussian_noise_needs_a_delta() -> None:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
+def ledger(tmp_path: Path) -> Ledger:
     return Ledger.open("clinic", root=tmp_path / "ledgers")
 
 

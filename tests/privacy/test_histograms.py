@@ -217,8 +217,7 @@ def test_a_stored_look_is_not_taken_for_another_request() -> None:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
+def ledger(tmp_path: Path) -> Ledger:
     return Ledger.open("line", root=tmp_path / "ledgers")
 
 

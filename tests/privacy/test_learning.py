@@ -218,8 +218,7 @@ def test_a_row_is_read_after_the_charge_and_the_state_is_stored_before_it_is_use
     assert order == ["charge", "look", "look", "keep", "store state-2"]
 
 
-def test_overspending_raises_before_any_row_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
+def test_overspending_raises_before_any_row_is_read(tmp_path: Path) -> None:
     ledger = Ledger.open("line", root=tmp_path)
     ledger.set_budget(1.0, "replace-one", 1e-5, composition="gaussian")
     learner = LineLearner()

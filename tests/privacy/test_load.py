@@ -36,9 +36,7 @@ NOISELESS = GaussianNoise(0.0, 1e-5)
 
 
 @pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunConfig]:
-    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
+def settings(tmp_path: Path) -> Callable[..., RunConfig]:
 
     def build(lines: Sequence[str], name: str = "table.csv", head: str = "x,label,person", **more: Any) -> RunConfig:
         (tmp_path / name).write_text("\n".join([head, *lines]) + "\n", encoding="utf-8")
@@ -146,9 +144,7 @@ class Sum:
         ([{"x": 1, "label": "A"}, None, None], (1, 0)),  # all of a class abstain
     ],
 )
-def test_abstaining_rows_add_nothing_to_any_private_step(
-    rows: list[Record | None], voting: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_abstaining_rows_add_nothing_to_any_private_step(rows: list[Record | None], voting: tuple[int, int]) -> None:
     table, kernel, judge, learner = PrivateTable(rows, SCHEMA, account=MemoryAccount()), LineKernel(), Likes(), Sum()
     assert len(table) == 3
     pools = {"A": kernel.pool(0, 5), "B": kernel.pool(0, 5)}

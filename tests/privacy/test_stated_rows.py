@@ -26,7 +26,6 @@ ROWS = drawn(25, offset=9000)
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunConfig]:
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
     SCHEMA.save(tmp_path / "schema.yaml")
 
     def build(table: list[Any], place: str, **more: object) -> RunConfig:
@@ -93,9 +92,7 @@ def test_a_preflight_plans_from_the_stated_number_and_warns_where_it_is_far_off(
         assert "far from" not in json.dumps(found.plan.to_dict()), "the plan stands in the manifest; this is told apart"
 
 
-def test_the_python_interface_plans_from_the_setting_and_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
+def test_the_python_interface_plans_from_the_setting_and_warns(tmp_path: Path) -> None:
     parts: dict[str, Any] = {"llm": FakeModel(), "encoder": HashingEncoder(64), "out": tmp_path, "records": 12}
     assert SelPE(SCHEMA, rows=120, **parts).plan().units == 120
     assert SelPE(SCHEMA, rows=120, **parts).plan(30).units == 30

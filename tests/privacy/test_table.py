@@ -321,8 +321,7 @@ def test_another_port_is_another_host() -> None:
 # -- with the real ledger --------------------------------------------------------------------------------------------
 
 
-def test_a_table_pays_from_the_ledger_until_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
+def test_a_table_pays_from_the_ledger_until_nothing_is_left(tmp_path: Path) -> None:
     ledger = Ledger.open("line", root=tmp_path / "ledgers")
     ledger.set_budget(1.0)
     kept, kernel = table(account=ledger.account("run-1")), LineKernel()

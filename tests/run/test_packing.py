@@ -31,9 +31,8 @@ MANIFEST: dict[str, Any] = {"name": "desk-1", "state": "done", "private": True}
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(tmp_path: Path) -> Path:
     """The folder of a finished run, with things in it that must not leave."""
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
     release = tmp_path / "desk-1" / "release"
     release.mkdir(parents=True)
     records = drawn(12)

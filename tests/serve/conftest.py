@@ -9,13 +9,6 @@ from selpe.serve.limits import Limits
 from serve_world import House
 
 
-@pytest.fixture(autouse=True)
-def own_ledgers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ledgers and key of one test alone."""
-    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
-
-
 @pytest.fixture
 def build(tmp_path: Path) -> Iterator[Callable[..., House]]:
     """Makes servers without a socket, all in one folder, and ends them."""

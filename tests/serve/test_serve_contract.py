@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -59,14 +58,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, str
         house.take_in()
         yield house, str(house.submit(epsilon=0.5, budget=2.0).json()["run"])
         house.close()
-
-
-@pytest.fixture
-def own_ledgers(world: tuple[House, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ledgers of the module's server."""
-    folder = Path(world[0].root).parent
-    monkeypatch.setenv("SELPE_LEDGER", str(folder / "ledgers"))
-    monkeypatch.setenv("SELPE_KEY", str(folder / "key"))
 
 
 @pytest.fixture(scope="module")

@@ -30,9 +30,7 @@ UNITS, STEPS = 8, 6
 
 
 @pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Path) -> Callable[..., RunConfig]:
-    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
+def settings(tmp_path: Path, tiny: Path) -> Callable[..., RunConfig]:
     write_table(drawn(UNITS, offset=9000), SCHEMA, tmp_path / "private.csv")
     SCHEMA.save(tmp_path / "schema.yaml")
 
@@ -216,9 +214,7 @@ def test_a_run_that_is_asked_to_stop_keeps_its_steps_and_pays_nothing_twice(
     assert run.ledger.spent().epsilon_replace_one == pytest.approx(2.0, abs=1e-6)
 
 
-def test_texts_that_were_written_before_a_kill_are_not_written_again(
-    settings: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_texts_that_were_written_before_a_kill_are_not_written_again(settings: Callable[..., RunConfig]) -> None:
     run = Run.create(settings("dpgen"))
     first = execute(run)
     assert first.manifest["counts"]["replayed"] == 0

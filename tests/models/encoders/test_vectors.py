@@ -142,9 +142,7 @@ def test_kernel_and_judge_give_public_records_to_the_one_and_private_rows_to_the
 
 
 @pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunConfig]:
-    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
+def settings(tmp_path: Path) -> Callable[..., RunConfig]:
 
     def build(schema: Schema = SCHEMA, **more: object) -> RunConfig:
         write_table(marked(40, schema), schema, tmp_path / "private.csv")

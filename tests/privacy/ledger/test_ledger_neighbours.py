@@ -15,10 +15,8 @@ from selpe.privacy.ledger.fingerprint import fingerprint
 from selpe.schema import Record
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "config" / "ledger.key"))
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
     return tmp_path
 
 

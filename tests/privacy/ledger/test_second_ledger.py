@@ -25,8 +25,6 @@ SETTINGS = {"data": "desk.csv", "schema": "schema.yaml", "budget": 20, **QUICK}
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))
-    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
     monkeypatch.chdir(tmp_path)
     SCHEMA.save(tmp_path / "schema.yaml")
     write_table(drawn(40), SCHEMA, tmp_path / "desk.csv")
