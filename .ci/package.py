@@ -128,7 +128,7 @@ def try_out(wheel: Path, place: Path) -> None:
         [selpe, "--version"],
         [selpe, "--help"],
         [selpe, "doctor", "--quick"],
-        [selpe, "demo", "--llm", "fake", "--records", "8"],
+        [selpe, "demo", "--llm", "fake", "--records", "32"],
         [python, "-c", "from selpe import SelPE, Schema; Schema.load('selpe-demo/schema.yaml')"],
         [selpe, "check", "selpe-demo/selpe.yaml"],
         [selpe, "init", "selpe-demo/private.csv", "--out", "drafted"],

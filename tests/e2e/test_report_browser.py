@@ -127,7 +127,7 @@ def test_the_pages_of_the_demo_are_quiet_and_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Browser
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert selpe("demo", "--llm", "fake", "--records", "16", "--out", "demo").code == 0
+    assert selpe("demo", "--llm", "fake", "--records", "32", "--out", "demo").code == 0
     (run,) = (tmp_path / "demo" / "runs").iterdir()
     judged = selpe("evaluate", run, "--views", "minilm")
     assert judged.code == 0, judged.err
