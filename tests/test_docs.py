@@ -58,12 +58,13 @@ def test_the_schema_page_shows_a_schema_that_reads() -> None:
     assert Schema.from_yaml(block.group(1)).label == "acuity"
 
 
-def test_the_readme_names_the_two_commands() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for command in ("demo", "test"):
-        assert f"make {command}" in text
-        assert re.search(rf"^{command}:", makefile, re.MULTILINE)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_targets_of_make_in_the_text_exist(page: Path) -> None:
+    known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert {"demo", "test"} <= known
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`make ([a-z-]+)", text) + re.findall(r"^make ([a-z-]+) *(?:#.*)?$", text, re.MULTILINE)
+    assert set(named) <= known
 
 
 def _names(body: list[ast.stmt], path: str) -> bool:

@@ -118,13 +118,13 @@ def test_bounds_are_wider_than_what_the_tables_hold(example: Example) -> None:
 def test_a_credit_debt_ratio_covers_at_least_the_loan_itself() -> None:
     schema = Schema.load(EXAMPLES / "credit" / "schema.yaml")
     for split in ("private", "test"):
-        for record in to_records(read_table(EXAMPLES / "credit" / f"{split}.csv"), schema):
-            ratio, amount, term, income = (record[n] for n in ("debt_ratio", "amount", "term_months", "income"))
-            if ratio is not None:
-                assert amount is not None
-                assert term is not None
-                assert income is not None
-                assert float(ratio) >= float(amount) / float(term) / (float(income) / 12) * 100 - 0.1
+        records = to_records(read_table(EXAMPLES / "credit" / f"{split}.csv"), schema)
+        known = [record for record in records if record["debt_ratio"] is not None]
+        assert len(known) > len(records) / 2
+        for record in known:
+            figures = (record[name] for name in ("debt_ratio", "amount", "term_months", "income"))
+            ratio, amount, term, income = (float(figure or "nan") for figure in figures)
+            assert ratio >= amount / term / (income / 12) * 100 - 0.1
 
 
 def _features(fields: list[Field]) -> Any:

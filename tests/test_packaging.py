@@ -218,11 +218,12 @@ def test_the_container_takes_nothing_from_the_index_without_a_hash() -> None:
 
 def test_what_the_container_copies_exists_and_is_not_ignored() -> None:
     let_in = [line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").split() if line.startswith("!")]
-    for line in instructions():
-        if line.startswith("COPY ") and "--from" not in line:
-            for source in line.split()[1:-1]:
-                assert (ROOT / source).exists(), source
-                assert any(PurePosixPath(source).match(pattern) for pattern in let_in), source
+    copying = [line.split() for line in instructions() if line.startswith("COPY ") and "--from" not in line]
+    sources = [source for words in copying for source in words[1:-1]]
+    assert sources
+    for source in sources:
+        assert (ROOT / source).exists(), source
+        assert any(PurePosixPath(source).match(pattern) for pattern in let_in), source
 
 
 def test_the_ci_file_covers_every_python_and_system_and_pins_its_actions() -> None:

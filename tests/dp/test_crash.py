@@ -222,7 +222,7 @@ def test_death_while_a_torn_line_is_mended(root: Path, tmp_path: Path) -> None:
     for mending in range(0, 6000, 41):
         shutil.rmtree(root)
         shutil.copytree(kept, root)
-        shutil.rmtree(tmp_path / "key.anchors")  # they would tell that an older copy was put back
+        shutil.rmtree(tmp_path / "config" / "ledger.anchors")  # they would tell that an older copy was put back
         witness = Witness(first.charged, first.deaths, {k: list(v) for k, v in first.drawn.items()}, {})
         done = life(root, 1, witness, DyingDisk(mending)) == 0
         witness.check(root)

@@ -41,9 +41,7 @@ def test_candidate_releases_really_differ_and_are_the_same_for_the_same_seed() -
 
 def test_a_policy_takes_what_its_name_says() -> None:
     included, origins = world()
-    for release in make_releases(included, origins, count=24, seed=3):
-        taken = [candidate for records in release.records.values() for candidate in records]
-        if release.name == "without exemplars":
-            assert all(not candidate.proposal.positives for candidate in taken)
-        if release.name == "guide 'a'":
-            assert all(candidate.proposal.guide.name == "a" for candidate in taken)
+    made = {release.name: release.records for release in make_releases(included, origins, count=24, seed=3)}
+    taken = {name: [candidate for each in records.values() for candidate in each] for name, records in made.items()}
+    assert not any(candidate.proposal.positives for candidate in taken["without exemplars"])
+    assert {candidate.proposal.guide.name for candidate in taken["guide 'a'"]} == {"a"}

@@ -86,19 +86,28 @@ def test_a_prompt_that_is_too_long_is_an_error_of_that_request_alone() -> None:
     assert short.finish == "stop"
 
 
-@pytest.mark.parametrize("fault", ["invalid_json", "truncated", "wrong_enum", "timeout", "rate_limited"])
-def test_each_fault_shows_as_itself(fault: str) -> None:
-    schema = SCHEMA.to_json_schema()
-    request = Request(prompt="Write.", json_schema=schema, seed=4)
-    (answer,) = FakeModel(faults=Faults(**{fault: 1.0})).generate([request])
-    if fault in ("timeout", "rate_limited"):
-        assert answer.error is not None
-        assert answer.error.retryable
-    elif fault == "wrong_enum":
-        assert [violation.level for violation in SCHEMA.check(json.loads(answer.text))] == ["domain"]
-    else:
-        with pytest.raises(json.JSONDecodeError):
-            json.loads(answer.text)
+def answer_with(faults: Faults) -> Answer:
+    request = Request(prompt="Write.", json_schema=SCHEMA.to_json_schema(), seed=4)
+    (answer,) = FakeModel(faults=faults).generate([request])
+    return answer
+
+
+@pytest.mark.parametrize("faults", [Faults(timeout=1.0), Faults(rate_limited=1.0)])
+def test_a_server_that_is_busy_or_late_may_be_asked_again(faults: Faults) -> None:
+    error = answer_with(faults).error
+    assert error is not None
+    assert error.retryable
+
+
+@pytest.mark.parametrize("faults", [Faults(invalid_json=1.0), Faults(truncated=1.0)])
+def test_broken_and_cut_answers_are_no_json(faults: Faults) -> None:
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(answer_with(faults).text)
+
+
+def test_a_wrong_category_is_outside_its_domain() -> None:
+    record = json.loads(answer_with(Faults(wrong_enum=1.0)).text)
+    assert [violation.level for violation in SCHEMA.check(record)] == ["domain"]
 
 
 def test_faults_come_at_their_rate() -> None:

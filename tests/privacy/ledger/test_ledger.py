@@ -383,7 +383,9 @@ def test_a_ledger_under_another_name_is_refused(used: Ledger) -> None:
 
 def test_a_half_finished_write_of_the_head_is_harmless(used: Ledger) -> None:
     used.path.with_name("head.new").write_bytes(b"{")
-    used.charge(charge("more"))
+    before = used.spent().epsilon_replace_one
+    used.charge(charge("more", 0.5))
+    assert Ledger.open("clinic").spent().epsilon_replace_one == before + 0.5
 
 
 def test_an_entry_that_the_head_does_not_know_yet_counts(used: Ledger) -> None:
