@@ -130,7 +130,7 @@ class Synthesizer(Protocol):
     def fit(self, table: PrivateTable, schema: Schema, budget: Mapping[str, float]) -> Synthesized:
         """Synthetic records, at these prices: what the plan's `prices()` says, or less after a lost draw.
 
-        Every private result is charged before a row is read, and stored under its name before it is used. Emits the
+        Every private result is charged before a row takes part, and stored under its name before it is used. Emits the
         events of selpe.events; raises StoppedError once the owner has asked to stop.
         """
 
