@@ -16,6 +16,7 @@ from selpe.config import IN_MEMORY, Adjacency, RunConfig, check_config
 from selpe.errors import ConfigError, InferredTypesWarning, RunError
 from selpe.events import Emit, silence
 from selpe.owner_only import write_text
+from selpe.run.workspace import Workspace
 from selpe.schema import Record, Schema
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class SelPE:
     @property
     def card(self) -> dict[str, Any]:
         """The privacy card: what is promised, under which assumptions, and what it cost."""
-        path = self._released().folder / "release" / "privacy-card.json"
+        path = Workspace(self._released().folder).release.card
         card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return card
 
@@ -213,7 +214,7 @@ class SelPE:
         from selpe.privacy.sealing import require_whole
 
         fitted = self._fitted()
-        require_whole(fitted.folder, fitted.manifest)
+        require_whole(Workspace(fitted.folder).release.folder, fitted.manifest)
         return fitted
 
     def _config(self, data: str) -> RunConfig:
@@ -223,7 +224,7 @@ class SelPE:
         """The run of this name and these settings that is there already, to go on with; None for a new one."""
         from selpe.run.lifecycle import Run
 
-        if name is None or not (Path(config.out) / name / "manifest.json").is_file():
+        if name is None or not Workspace(Path(config.out) / name).is_run:
             return None
         found = Run.open(Path(config.out) / name)
         same = {"data_schema": config.data_schema}

@@ -30,6 +30,7 @@ from selpe.models.encoders.hashing import HashingEncoder
 from selpe.models.fake import FakeModel
 from selpe.privacy.gaussian_plan import GaussianPlan
 from selpe.run.methods import Parts, recipe_of
+from selpe.run.workspace import WorkFolder
 from selpe.schema import Record
 from small_world import SCHEMA, UNLABELLED, drawn
 
@@ -38,7 +39,7 @@ Settings = Callable[..., RunConfig]
 
 def parts_of(config: RunConfig, *models: Any, **more: Any) -> Parts:
     plan = recipe_of(config.method).plan(config, SCHEMA, 40)
-    return Parts(config, SCHEMA, plan, models or (FakeModel(),), HashingEncoder(64), Path(), **more)
+    return Parts(config, SCHEMA, plan, models or (FakeModel(),), HashingEncoder(64), WorkFolder(Path()), **more)
 
 
 def augpe(config: RunConfig) -> AugPE:

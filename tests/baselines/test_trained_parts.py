@@ -26,6 +26,7 @@ from selpe.models.encoders.hashing import HashingEncoder
 from selpe.models.fake import FakeModel
 from selpe.privacy.gaussian_plan import GaussianPlan
 from selpe.run.methods import Parts, recipe_of
+from selpe.run.workspace import WorkFolder
 from selpe.schema import Record
 from small_world import SCHEMA, UNLABELLED, drawn
 
@@ -126,7 +127,7 @@ def test_a_missing_extra_is_named_before_anything_is_read(
 
     monkeypatch.setattr(builtins, "__import__", without)
     config = settings(method)
-    parts = Parts(config, SCHEMA, plan(config), (FakeModel(),), HashingEncoder(16), tmp_path)
+    parts = Parts(config, SCHEMA, plan(config), (FakeModel(),), HashingEncoder(16), WorkFolder(tmp_path))
     with pytest.raises(ModelError) as caught:
         recipe_of(method).build(parts)
     assert 'pip install "selpe[train]"' in caught.value.hint

@@ -82,7 +82,7 @@ def refused(run: Path, words: str = "") -> None:
         assert words in result.err, result.err
         assert "writes it anew" not in result.err
     with pytest.raises(PrivacyError):
-        require_whole(run, manifest_of(run))
+        require_whole(run / "release", manifest_of(run))
     assert not (run.parent / "out.zip").exists()
     assert (content(run) if (run / "release").is_dir() else {}) == before
 
@@ -384,7 +384,7 @@ def test_a_kill_leaves_a_run_that_is_not_done_and_resuming_seals_the_same(
     ledger = Ledger.open("desk")
     before = ledger.released("mine")
     assert command("resume", run).code == 0
-    require_whole(run, manifest_of(run))
+    require_whole(run / "release", manifest_of(run))
     lines = [entry for entry in ledger.entries() if entry.kind == "release"]
     assert len(lines) == 1
     assert before is None or before == lines[0]

@@ -27,6 +27,7 @@ from selpe.models.fake import FakeModel
 from selpe.privacy.gaussian_plan import GaussianPlan
 from selpe.privacy.table import PrivateTable
 from selpe.run.methods import Parts, Synthesized, recipe_of
+from selpe.run.workspace import WorkFolder
 from selpe.schema import Schema
 
 pytestmark = [pytest.mark.real_model, pytest.mark.xdist_group("smollm2"), pytest.mark.slow]
@@ -72,8 +73,10 @@ def prepared(
     plan = recipe_of(method).plan(config, SCHEMA, len(ROWS))
     assert isinstance(plan, GaussianPlan)
     heard: list[Event] = []
-    parts = Parts(config, SCHEMA, plan, (FakeModel(),), HashingEncoder(64), tmp_path / "work", emit=heard.append)
-    parts.work.mkdir()
+    parts = Parts(
+        config, SCHEMA, plan, (FakeModel(),), HashingEncoder(64), WorkFolder(tmp_path / "work"), emit=heard.append
+    )
+    parts.work.folder.mkdir()
     return config, parts, plan, MemoryAccount(), heard
 
 

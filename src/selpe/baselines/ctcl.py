@@ -123,7 +123,7 @@ class TopicGenerator:
 
     def _topics(self, public: Sequence[Record], kernel: TextKernel) -> TopicModel:
         parts, own = self.parts, self.parts.config.ctcl
-        path = parts.work / f"topics-{digest_of(parts.schema, public)[:16]}.json"
+        path = parts.work.topics(digest_of(parts.schema, public))
         if not path.exists():
             found = find_topics(
                 parts.schema, kernel, public, topics=own.topics, keywords=own.keywords, seed=parts.config.seed
@@ -144,7 +144,7 @@ class TopicGenerator:
         task = CausalTask(
             self._tuned(), lambda record: example(schema, record, topic_of(record)), own.tokens, conditional=True
         )
-        folder = self.parts.work / "training"
+        folder = self.parts.work.training
         return TorchLearner(
             self._tuned().model, task, units=units, rate=own.learning_rate, folder=folder, remote=remote
         )

@@ -27,9 +27,8 @@ from selpe.privacy.gaussian_plan import GaussianPlan
 from selpe.privacy.table import PrivateTable
 from selpe.run.estimate import Estimate
 from selpe.run.methods import Parts, Recipe, SpendingPlan, Synthesized, Synthesizer
+from selpe.run.workspace import WorkFolder, Workspace
 from selpe.schema import Schema
-
-_FOLDER, _ABOUT = "training", "classifier.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class PrivateClassifier:
         course = Course(looks, lambda: self._learner(self.plan.units), own.clip, context_of(parts, own), parts.cancel)
         learner = course.run()
         about = {"settings": own.model_dump(mode="json"), "seed": parts.config.seed, "state": course.state}
-        write_text(parts.work / _ABOUT, json.dumps(about, indent=2) + "\n")
+        write_text(parts.work.classifier, json.dumps(about, indent=2) + "\n")
         parts.emit(Finished(0))
         return Synthesized((), (), tuple(course.done), {"training": notes_of(course, learner.size, own.model)})
 
@@ -60,13 +59,13 @@ class PrivateClassifier:
 
 def open_classifier(run: Path, schema: Schema | None = None, *, load: Load = load_weights) -> RecordClassifier:
     """The classifier that a finished run of `dpds` has left in its folder."""
-    work = run / "work"
+    work = Workspace(run).work
     try:
-        about = json.loads((work / _ABOUT).read_text(encoding="utf-8"))
+        about = json.loads(work.classifier.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise RunError("there is no classifier in this run", where=str(run), hint="finish it: selpe resume") from None
     own = DpDsSettings.model_validate(about["settings"])
-    classifier = _classifier(own, schema or Schema.load(work / "schema.yaml"), int(about["seed"]), load)
+    classifier = _classifier(own, schema or Schema.load(work.schema), int(about["seed"]), load)
     if about["state"]:
         _learner(classifier, own, work, 1).load(about["state"])
     return classifier
@@ -85,9 +84,9 @@ def _classifier(own: DpDsSettings, schema: Schema, seed: int, load: Load) -> Rec
     )
 
 
-def _learner(classifier: RecordClassifier, own: DpDsSettings, work: Path, units: int) -> TorchLearner:
+def _learner(classifier: RecordClassifier, own: DpDsSettings, work: WorkFolder, units: int) -> TorchLearner:
     return TorchLearner(
-        classifier.module, classifier, units=units, rate=own.learning_rate, folder=work / _FOLDER
+        classifier.module, classifier, units=units, rate=own.learning_rate, folder=work.training
     )  # fmt: skip
 
 

@@ -83,7 +83,7 @@ class TunedGenerator:
         own, schema = self.parts.config.dpgen, self.parts.schema
         task = CausalTask(self._tuned(), lambda record: example(schema, record), own.tokens)
         return TorchLearner(
-            self._tuned().model, task, units=units, rate=own.learning_rate, folder=self.parts.work / "training"
+            self._tuned().model, task, units=units, rate=own.learning_rate, folder=self.parts.work.training
         )
 
     def _tuned(self) -> Weights:

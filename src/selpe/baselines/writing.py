@@ -29,6 +29,7 @@ from selpe.models.fake import FakeModel
 from selpe.privacy.gaussian_plan import GaussianPlan
 from selpe.run.estimate import Estimate, Tokens, estimate
 from selpe.run.methods import Parts, SpendingPlan
+from selpe.run.workspace import WorkFolder
 from selpe.schema import CategoryField, Record, Schema
 
 MIN_P = 0.05  # as in SelPE's own generator (and NO_REPEAT, too), so that methods are compared and not samplers
@@ -196,7 +197,7 @@ def text_estimate(
 
     def dry() -> Tokens:
         seen: list[Answered] = []
-        parts = Parts(config, schema, plan, (FakeModel(context_length=10**6),), HashingEncoder(), Path())
+        parts = Parts(config, schema, plan, (FakeModel(context_length=10**6),), HashingEncoder(), WorkFolder(Path()))
         parts = replace(parts, emit=lambda event: seen.append(event) if isinstance(event, Answered) else None)
         TextWriter(parts, temperature=1.0).write("estimate", 0, asks)
         prompt, completion = sum(one.prompt_tokens for one in seen), sum(one.completion_tokens for one in seen)

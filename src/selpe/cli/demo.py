@@ -92,10 +92,10 @@ def _validate(made: Run) -> None:
     from selpe.schema import Schema
 
     schema = Schema.load(made.config.data_schema)
-    lines = (made.release / "synthetic.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
+    lines = made.workspace.release.jsonl.read_text(encoding="utf-8").split("\n")[:-1]
     report = score(lines, schema)
     classes = Counter(str(json.loads(line)[schema.label]) for line in lines) if schema.label else Counter()
-    card = json.loads((made.release / "privacy-card.json").read_text(encoding="utf-8"))
+    card = json.loads(made.workspace.release.card.read_text(encoding="utf-8"))
     headline = card["guarantee"]["statement"]
     emit({"validity": report.as_dict(), "classes": dict(classes), "card": headline})
     if not json_mode():

@@ -14,6 +14,7 @@ import typer
 from selpe.cli.console import emit, err, json_mode, out
 from selpe.errors import ConfigError
 from selpe.owner_only import write_text
+from selpe.run.workspace import InternalFolder, Workspace
 
 if TYPE_CHECKING:
     from selpe.models.encoders.base import Encoder
@@ -67,7 +68,7 @@ def evaluate(
     from selpe.schema import Schema
 
     source = _located(what)
-    target = to or (source / "internal" if source.is_dir() else Path(f"{source.stem}-evaluation"))
+    target = to or (Workspace(source).internal.folder if source.is_dir() else Path(f"{source.stem}-evaluation"))
     require_outside_release(target)
     chosen = _views(views)
     with _progress() as tell:
@@ -90,19 +91,17 @@ def evaluate(
 def report(what: What, *, open_page: Open = False) -> None:
     """Write the internal report of a run again from its evaluation, and say where the summary of its release is."""
     from selpe.privacy.sealing import require_whole
-    from selpe.report.summary import SUMMARY
     from selpe.run.lifecycle import Run
 
     folder = _located(what)
-    if not (folder / "manifest.json").is_file():
+    if not Workspace(folder).is_run:
         raise ConfigError("this is not a run", where=what, hint="`selpe runs` lists them")
     run = Run.open(folder)
     places: dict[str, Path] = {}
     if run.manifest.get("state") == "done":
-        require_whole(folder, run.manifest)
-        places["summary"] = run.release / SUMMARY
-    evaluation = folder / "internal" / "evaluation.json"
-    if evaluation.is_file():
+        require_whole(run.release, run.manifest)
+        places["summary"] = run.workspace.release.summary
+    if run.workspace.internal.evaluation.is_file():
         places["report"] = _rendered(folder, run.schema)
     emit({"report": {name: str(path) for name, path in places.items()}})
     if not json_mode():
@@ -173,7 +172,7 @@ def _encoder(given: str | None, source: Path) -> Encoder:
 def _evaluation(what: str) -> dict[str, Any]:
     """The evaluation of a run, or of a folder that `selpe evaluate` wrote."""
     folder = _located(what)
-    for path in (folder, folder / "internal" / "evaluation.json", folder / "evaluation.json"):
+    for path in (folder, Workspace(folder).internal.evaluation, InternalFolder(folder).evaluation):
         if path.is_file():
             try:
                 content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -188,7 +187,7 @@ def _rendered(folder: Path, schema: Any) -> Path:
     from selpe.report.render import report_page
 
     content = _evaluation(str(folder))
-    page = folder / "internal" / "report.html"
+    page = Workspace(folder).internal.report
     try:
         write_text(page, report_page(content, schema))
     except (KeyError, TypeError):
@@ -238,7 +237,7 @@ def _conclude(found: Evaluation, page: Path, *, open_page: bool) -> None:
         {
             "evaluation": {
                 "verdict": content["verdict"], "tables": content["tables"], "report": str(page),
-                "data": str(page.with_name("evaluation.json")), "seconds": content["seconds"],
+                "data": str(InternalFolder(page.parent).evaluation), "seconds": content["seconds"],
             }
         }
     )  # fmt: skip

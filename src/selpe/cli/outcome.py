@@ -140,9 +140,9 @@ def _promise(run: Run, outcome: Outcome, spent: Spent) -> str:
 def show_places(run: Run) -> None:
     """Where the files of a run are and what to do with them."""
     console, rows = out(), grid()
-    release = run.release
-    rows.add_row("synthetic table", f"{shown(release / 'synthetic.csv')} [dim](and .jsonl)[/]")
-    rows.add_row("privacy card", f"{shown(release / 'privacy-card.md')} [dim](summary.html shows it with the table)[/]")
+    release = run.workspace.release
+    rows.add_row("synthetic table", f"{shown(release.csv)} [dim](and .jsonl)[/]")
+    rows.add_row("privacy card", f"{shown(release.card_text)} [dim](summary.html shows it with the table)[/]")
     rows.add_row("everything else", f"{shown(run.folder)} [dim]is not for release[/]")
     rows.add_row("judge it", f"selpe evaluate {shown(run.folder)}{'' if run.config.test else ' --test test.csv'}")
     rows.add_row("pack it", f"selpe release {shown(run.folder)}")

@@ -11,6 +11,7 @@ import typer
 
 from selpe.cli.console import emit, err, json_mode, out
 from selpe.errors import ConfigError, RunError, StoppedError
+from selpe.run.workspace import Workspace
 
 if TYPE_CHECKING:
     from selpe.config import RunConfig
@@ -309,7 +310,7 @@ def _find(name: str, out_folder: Path | None) -> Run:
     from selpe.run.lifecycle import Run
 
     for folder in (Path(name), runs_folder(out_folder) / name):
-        if (folder / "manifest.json").is_file():
+        if Workspace(folder).is_run:
             return Run.open(folder)
     raise RunError("there is no such run", where=name, hint="`selpe runs` lists them")
 

@@ -29,6 +29,7 @@ from selpe.models.encoders.base import Encoder
 from selpe.models.store.blobs import read_json, write_json
 from selpe.owner_only import FILE_MODE, make_folder, write_text
 from selpe.run.lifecycle import Run
+from selpe.run.workspace import InternalFolder, Workspace
 
 RUN, CELL, RESULT, LEDGER = "run", "cell.json", "result.json", "ledger"
 NOTE = (
@@ -61,7 +62,7 @@ class Bench:
 
     def __enter__(self) -> Bench:
         make_folder(self.root)
-        write_text(self.root / "NOT-FOR-RELEASE", NOTE)
+        write_text(InternalFolder(self.root).note, NOTE)
         return self
 
     def __exit__(self, *problem: object) -> None:
@@ -180,7 +181,7 @@ class Bench:
     def _opened(self, cell: Cell, folder: Path) -> Run:
         """The cell's run: the one that was begun, or a new one."""
         place = folder / RUN
-        if (place / "manifest.json").is_file():
+        if Workspace(place).is_run:
             return Run.open(place)
         # A process that died before the manifest was written spent nothing.
         for rest in (place, folder / LEDGER):

@@ -24,6 +24,7 @@ from selpe.evaluation.utility import SYNTHETIC, utility
 from selpe.evaluation.validity import score
 from selpe.experiments.sources import Split
 from selpe.models.encoders.base import Encoder
+from selpe.run.workspace import Workspace
 from selpe.schema import Record, Schema
 
 BOOTSTRAP = 300
@@ -160,12 +161,12 @@ def validity(schema: Schema, outputs: Sequence[str]) -> list[Measure]:
 
 def released(run: Path) -> list[Record]:
     """The records that a run released."""
-    return _lines(run / "release" / "synthetic.jsonl")
+    return _lines(Workspace(run).release.jsonl)
 
 
 def raw_outputs(run: Path) -> list[str]:
     """The outputs behind them, as the model wrote them."""
-    return [str(text) for text in _lines(run / "work" / "raw.jsonl")]
+    return [str(text) for text in _lines(Workspace(run).work.raw)]
 
 
 def _lines(path: Path) -> list[Any]:

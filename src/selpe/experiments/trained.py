@@ -17,6 +17,7 @@ import selpe
 from selpe.errors import ConfigError, RunError, StoppedError
 from selpe.owner_only import open_bytes, write_text
 from selpe.processes import OWN_GROUP, PLEASE_STOP
+from selpe.run.workspace import Workspace
 from selpe.schema import Record, Schema
 
 NEEDED = ("torch", "transformers", "peft")
@@ -61,15 +62,15 @@ class TrainPython:
         self, run: Path, schema: Schema, records: list[Record], cancel: threading.Event | None
     ) -> NDArray[np.float64]:
         """What the classifier of a run of DP-DS says about records."""
-        work = run / "work"
-        asked, answered = work / "judged.jsonl", work / "scores.json"
+        work = Workspace(run).work
+        asked, answered = work.judged, work.scores
         write_text(asked, "".join(schema.dumps(record) + "\n" for record in records))
         self._do(["-m", "selpe.experiments.classify", str(run), str(asked), str(answered)], run, cancel)
         return np.array(json.loads(answered.read_text(encoding="utf-8")), dtype=np.float64)
 
     def _do(self, words: list[str], run: Path, cancel: threading.Event | None) -> None:
         """Runs a command there; its output goes into the run's folder. A stop that is asked for is handed on."""
-        log = run / "work" / "train.log"
+        log = Workspace(run).work.train_log
         with open_bytes(log, "ab") as said:
             process = subprocess.Popen(
                 [str(self.path), *words], env=_environment(), stdin=subprocess.DEVNULL, stdout=said, stderr=said,

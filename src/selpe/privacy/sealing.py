@@ -180,28 +180,28 @@ def proved_seal(manifest: Mapping[str, Any]) -> Seal:
     return seal
 
 
-def require_whole(folder: Path, manifest: Mapping[str, Any]) -> Seal:
-    """The seal of a finished run whose release is, to the byte, what the run has written; raises PrivacyError else."""
-    seal, release = proved_seal(manifest), folder / "release"
+def require_whole(release: Path, manifest: Mapping[str, Any]) -> Seal:
+    """The seal of a finished run whose release folder is, to the byte, what the run wrote; raises PrivacyError else."""
+    seal = proved_seal(manifest)
     if release.is_symlink() or not release.is_dir():
-        raise PrivacyError("there is no release folder", where=str(release), hint=again(folder, moved=True))
+        raise PrivacyError("there is no release folder", where=str(release), hint=again(release.parent, moved=True))
     with os.scandir(release) as found:
         plain = {entry.name: entry.is_file(follow_symlinks=False) for entry in found}
     if strange := sorted(name for name, file in plain.items() if not file or name not in (*seal.files, SEAL)):
-        raise _changed(folder, strange[0], "does not belong there")
+        raise _changed(release, strange[0], "does not belong there")
     for name in (*seal.files, SEAL):
         if name not in plain:
-            raise _changed(folder, name, "is missing")
-    require_bytes(seal, {name: file_sum(release / name) for name in plain}, folder)
+            raise _changed(release, name, "is missing")
+    require_bytes(seal, {name: file_sum(release / name) for name in plain}, release)
     return seal
 
 
-def require_bytes(seal: Seal, sums: Mapping[str, str], folder: Path) -> None:
+def require_bytes(seal: Seal, sums: Mapping[str, str], release: Path) -> None:
     """Raises PrivacyError, with the file's name, unless these hashes are those of the seal and of its own file."""
     expected = {**seal.files, SEAL: hashlib.sha256(seal.to_bytes()).hexdigest()}
     for name in sorted({*expected, *sums}):
         if sums.get(name) != expected.get(name):
-            raise _changed(folder, name, "is not what the run has written: it was changed after the run")
+            raise _changed(release, name, "is not what the run has written: it was changed after the run")
 
 
 def again(folder: Path, *, moved: bool = False) -> str:
@@ -210,8 +210,8 @@ def again(folder: Path, *, moved: bool = False) -> str:
     return f"{first}`selpe resume {folder}` writes it again from what is stored"
 
 
-def _changed(folder: Path, name: str, what: str) -> PrivacyError:
-    return PrivacyError(what, where=str(folder / "release" / name), hint=again(folder))
+def _changed(release: Path, name: str, what: str) -> PrivacyError:
+    return PrivacyError(what, where=str(release / name), hint=again(release.parent))
 
 
 def file_sum(path: Path) -> str:

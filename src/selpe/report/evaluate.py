@@ -29,11 +29,11 @@ from selpe.models.encoders.base import Encoder
 from selpe.owner_only import make_folder, tighten, write_text
 from selpe.report.gather import Material, gather
 from selpe.report.summarize import NOTICE, sampled, summarize
+from selpe.run.workspace import InternalFolder, Workspace
 from selpe.schema import Record, Schema
 
 Progress: TypeAlias = Callable[[str, float], None]  # what is under way, and the share of the whole that is done
 
-EVALUATION, REPORT, NOTE = "evaluation.json", "report.html", "NOT-FOR-RELEASE"
 _SEED = "as many real rows"
 
 
@@ -68,26 +68,29 @@ class Evaluation:
         """Writes evaluation.json and report.html, by default into the run's `internal/`; returns the page's path."""
         if folder is None and self.folder is None:
             raise RunError("this table belongs to no run", hint="say where the report is to go: write('some/folder')")
-        target = Path(folder) if folder is not None else Path(self.folder or "") / "internal"
+        own = Workspace(Path(self.folder or ""))
+        place = own.internal if folder is None else InternalFolder(Path(folder))
+        target = place.folder
         require_outside_release(target)
         try:
             make_folder(target)
             if self.folder is not None:
-                tighten(self.folder, keep="release")  # an earlier version may have made it
-            write_text(target / NOTE, NOTICE + "\n")
+                tighten(self.folder, keep=own.release.folder.name)  # an earlier version may have made it
+            write_text(place.note, NOTICE + "\n")
             text = json.dumps(self.content, ensure_ascii=False, indent=1, allow_nan=False)
-            write_text(target / EVALUATION, text + "\n")
-            write_text(target / REPORT, self.html())
+            write_text(place.evaluation, text + "\n")
+            write_text(place.report, self.html())
         except OSError as error:
             raise RunError(f"the report cannot be written ({error.strerror})", where=str(target)) from None
-        return target / REPORT
+        return place.report
 
 
 def require_outside_release(target: Path) -> None:
     """Raises PrivacyError for a place inside a run's `release/`: internal files must not be in the release."""
     place = target.resolve()
     for folder in (place, *place.parents):
-        if folder.name == "release" and (folder.parent / "manifest.json").is_file():
+        run = Workspace(folder.parent)
+        if run.is_run and folder == run.release.folder:
             raise PrivacyError(
                 "an evaluation must not lie in a release folder", where=str(target), hint="use internal/"
             )

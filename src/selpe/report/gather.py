@@ -18,6 +18,7 @@ from selpe.intake import parse_records, read_table
 from selpe.intake.addresses import with_password
 from selpe.intake.options import ReadingOptions
 from selpe.report.summarize import Subject
+from selpe.run.workspace import Workspace
 from selpe.schema import Record, Schema
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _run_at(source: Any) -> Run | None:
         return source
     if not isinstance(source, str | Path) or not Path(source).is_dir():
         return None
-    if not (Path(source) / "manifest.json").is_file():
+    if not Workspace(Path(source)).is_run:
         raise ConfigError("this folder is not a run", where=str(source), hint="`selpe runs` lists them")
     return Run.open(Path(source))
 
@@ -136,8 +137,8 @@ def _released(run: Run, schema: Schema) -> list[Record]:
     """The records of a release that is as the run has sealed it."""
     from selpe.privacy.sealing import require_whole
 
-    require_whole(run.folder, run.manifest)
-    path = run.release / "synthetic.jsonl"
+    require_whole(run.release, run.manifest)
+    path = run.workspace.release.jsonl
     try:
         # Not by splitlines(): a text may hold separators of lines and paragraphs that JSON leaves as they are.
         records = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
@@ -151,7 +152,7 @@ def _released(run: Run, schema: Schema) -> list[Record]:
 def _spent(run: Run) -> float | str | None:
     """ε of the run as its card states it, under the neighbour relation that was asked for."""
     try:
-        card = json.loads((run.release / "privacy-card.json").read_text(encoding="utf-8"))
+        card = json.loads(run.workspace.release.card.read_text(encoding="utf-8"))
         epsilon: float | str = card["guarantee"]["epsilon"][run.config.adjacency.replace("-", "_")]
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -160,14 +161,14 @@ def _spent(run: Run) -> float | str | None:
 
 def _outputs(folder: Path) -> list[str] | None:
     """The raw outputs behind the release; None where a run kept none."""
-    found = [text for text in _lines(folder / "work" / "raw.jsonl") if isinstance(text, str)]
+    found = [text for text in _lines(Workspace(folder).work.raw) if isinstance(text, str)]
     found = found or list(_answers(folder))
     return _spaced(found, MOST_OUTPUTS) or None
 
 
 def _answers(folder: Path) -> Iterator[str]:
     """Every answer of stage II, as the model wrote it."""
-    for line in _lines(folder / "work" / "answers.jsonl"):
+    for line in _lines(Workspace(folder).work.answers):
         if isinstance(line, Mapping) and line.get("stage", "II") == "II" and isinstance(line.get("text"), str):
             yield line["text"]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from selpe.events import Event, PoolReady, Selected, Started
 from selpe.run.event_log import EventReader
+from selpe.run.workspace import Workspace
 
 _SHOWN = (
     "epsilon", "delta", "adjacency", "unit", "records", "rounds", "batches", "alpha", "multiplicity", "votes",
@@ -22,7 +23,7 @@ _SHOWN = (
 
 def making(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The story of a run: choices in order with their ε, pools with their losses, model, tokens, time, settings."""
-    events = _last_attempt(event for _, event in EventReader(folder / "work" / "events.jsonl").more())
+    events = _last_attempt(event for _, event in EventReader(Workspace(folder).work.events).more())
     settings: Mapping[str, Any] = manifest.get("settings", {})
     adjacency = str(settings.get("adjacency", "replace-one"))
     counts: Mapping[str, Any] = manifest.get("counts", {})

@@ -23,6 +23,7 @@ from selpe.report.render import page
 from selpe.report.sections.fidelity import diversity_rows, validity_rows
 from selpe.report.summarize import sampled
 from selpe.report.words import count, epsilon, plural
+from selpe.run.workspace import ReleaseFolder
 from selpe.schema import Record, Schema
 
 SUMMARY = "summary.html"
@@ -61,9 +62,10 @@ def summary_page(schema: Schema, records: Sequence[Record], card: Mapping[str, A
 
 def write_summary(release: Path, schema: Schema) -> Path:
     """Writes the summary of a release folder anew, from its own files."""
+    place = ReleaseFolder(release)
     try:
-        records = RecordLines(release / "synthetic.jsonl")
-        card = json.loads((release / "privacy-card.json").read_text(encoding="utf-8"))
+        records = RecordLines(place.jsonl)
+        card = json.loads(place.card.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise RunError("the release cannot be read", where=str(release)) from None
     try:
@@ -71,12 +73,12 @@ def write_summary(release: Path, schema: Schema) -> Path:
     except DataError:
         raise RunError("the release cannot be read", where=str(release)) from None
     except (KeyError, TypeError, AttributeError, UndefinedError):
-        raise RunError("is not a privacy card", where=str(release / "privacy-card.json")) from None
+        raise RunError("is not a privacy card", where=str(place.card)) from None
     try:
-        (release / SUMMARY).write_text(text, encoding="utf-8")
+        place.summary.write_text(text, encoding="utf-8")
     except OSError as error:
         raise RunError(f"the summary cannot be written ({error.strerror})", where=str(release)) from None
-    return release / SUMMARY
+    return place.summary
 
 
 def _about(schema: Schema, records: Sequence[Record], card: Mapping[str, Any]) -> str:

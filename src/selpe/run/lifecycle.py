@@ -1,12 +1,6 @@
 """A run and its folder: what was asked, what came out, and enough on disk to go on after any interruption.
 
-    runs/<name>/
-      manifest.json   settings, versions, plan, counts, tokens, times, state
-      release/        synthetic.csv, synthetic.jsonl, schema.json, privacy-card.json, privacy-card.md, summary.html,
-                      seal.json
-      internal/       NOT FOR RELEASE: what is computed against private rows without noise
-      work/           model answers by request hash, raw outputs, events, vectors of synthetic texts by text hash,
-                      copies of what is in the release and cannot be made again
+What lies where in the folder is told in run/workspace.py.
 
 Resuming is running again: model answers come from `work/`, private choices from the ledger, and the algorithm, being a
 function of those and the settings, ends where it would have ended.
@@ -48,10 +42,11 @@ from selpe.privacy.plan import Plan
 from selpe.privacy.table import PrivateTable
 from selpe.run.affordable import affordable
 from selpe.run.event_log import EventLog
-from selpe.run.manifest import LOCK, read_manifest, write_manifest
+from selpe.run.manifest import read_manifest, write_manifest
 from selpe.run.methods import Parts, Recipe, SpendingPlan, Synthesized, recipe_of
 from selpe.run.preflight import cap_of, spends
 from selpe.run.release import require_writable, write_release
+from selpe.run.workspace import Workspace, workspaces
 from selpe.schema import Record, Schema
 from selpe.version import __version__
 
@@ -117,6 +112,7 @@ class Run:
 
     def __init__(self, folder: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
         self.folder = folder
+        self.workspace = Workspace(folder)
         self.config = config
         self.manifest = manifest
         self._begun: Begun | None = None
@@ -133,9 +129,10 @@ class Run:
         # The ledger knows a run by its name for ever, so a name must not come twice, even after a deleted folder.
         name = name or f"{config.dataset}-{stamp}-{secrets.token_hex(2)}"
         folder = Path(config.out) / name
+        place = Workspace(folder)
         try:
-            for part in ("work", "internal"):
-                make_folder(folder / part, new=True)
+            for part in (place.work, place.internal):
+                make_folder(part.folder, new=True)
         except FileExistsError:
             raise RunError(
                 f"there is a run '{name}' already", hint=f"`selpe resume {folder}` goes on with it"
@@ -143,11 +140,11 @@ class Run:
         except OSError as error:
             raise RunError(f"the run folder cannot be made ({error.strerror})", where=str(folder)) from None
         if schema is not None:
-            config = config.model_copy(update={"data_schema": str((folder / "schema.yaml").resolve())})
+            config = config.model_copy(update={"data_schema": str(place.own_schema().resolve())})
         settings = config.model_dump(mode="json", by_alias=True)
         settings["epsilon"] = str(config.epsilon)  # JSON knows no infinity
-        for place in ("data", "allow_private_text_to"):
-            settings[place] = settings[place] and without_password(settings[place])
+        for source in ("data", "allow_private_text_to"):
+            settings[source] = settings[source] and without_password(settings[source])
         manifest = {
             "name": name, "state": "created", "created": _now(), "selpe": __version__,
             # A run belongs to one ledger: resumed against another one, it would draw and pay for everything again.
@@ -156,9 +153,9 @@ class Run:
         }  # fmt: skip
         run = cls(folder, config, manifest)
         try:
-            write_text(folder / "internal" / "NOT-FOR-RELEASE", INTERNAL_NOTE)
+            write_text(place.internal.note, INTERNAL_NOTE)
             if schema is not None:
-                schema.save(folder / "schema.yaml")
+                schema.save(place.own_schema())
             run._save()
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)  # half a folder would be in the way of the next try
@@ -184,7 +181,7 @@ class Run:
     @property
     def schema(self) -> Schema:
         """The schema of this run as it was: its own copy, else the file of its settings if that has not changed."""
-        for path in (self.folder / "work" / "schema.yaml", Path(self.config.data_schema)):
+        for path in (self.workspace.work.schema, Path(self.config.data_schema)):
             if path.is_file() and (schema := Schema.load(path)).fingerprint() == self.manifest.get("schema"):
                 return schema
         raise RunError("the schema of this run is gone or has changed", where=self.name, hint="put the old one back")
@@ -197,7 +194,7 @@ class Run:
     @property
     def release(self) -> Path:
         """The folder that may leave the house."""
-        return self.folder / "release"
+        return self.workspace.release.folder
 
     def move(self, place: Mapping[str, Any]) -> None:
         """Has the rest of the run done elsewhere: `execute` and settings of `ray`. What it makes stays the same."""
@@ -258,7 +255,7 @@ class Run:
             self._locked(),
             self._remembering((model, *models)) as remembering,
             self._public_vectors(encoder, public_encoder) as public_vectors,
-            EventLog(self.folder / "work" / "events.jsonl") as log,
+            EventLog(self.workspace.work.events) as log,
         ):
             require_writable(self)
             tally = Tally()
@@ -272,11 +269,11 @@ class Run:
             schema = begun.schema
             self._same_versions()
             parts = Parts(
-                self.config, schema, begun.plan, remembering, encoder, self.folder / "work", emit=listen,
+                self.config, schema, begun.plan, remembering, encoder, self.workspace.work, emit=listen,
                 cancel=cancel, test_seed=test_seed, public_encoder=public_vectors,
             )  # fmt: skip
             synthesizer = recipe_of(self.config.method).build(parts)
-            schema.save(self.folder / "work" / "schema.yaml")  # a release is checked against the schema as it was
+            schema.save(self.workspace.work.schema)  # a release is checked against the schema as it was
             asked = {"method": self.config.method, "model": model.name, "encoder": encoder.name}
             self._note("running", **asked, plan=begun.plan.at(begun.prices).to_dict())
             try:
@@ -358,22 +355,22 @@ class Run:
         """The outputs behind the release, for whoever measures validity: `raw.jsonl` has them as the model wrote them
         (a JSON string a line), `extracted.jsonl` what could be read of them, fit for release or not."""
         files = {
-            "raw.jsonl": (output.raw for output in made.raw),
-            "extracted.jsonl": (
+            self.workspace.work.raw: (output.raw for output in made.raw),
+            self.workspace.work.extracted: (
                 {"label": output.label, "record": output.record, "released": output.released} for output in made.raw
             ),
         }
-        for name, lines in files.items():
+        for path, lines in files.items():
             text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-            write_text(self.folder / "work" / name, text)
+            write_text(path, text)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """One process per run folder."""
         from filelock import FileLock, Timeout
 
-        tighten(self.folder, keep="release")  # folders of earlier versions can be read by others
-        lock = FileLock(self.folder / LOCK, mode=FILE_MODE)
+        tighten(self.folder, keep=self.release.name)  # folders of earlier versions can be read by others
+        lock = FileLock(self.workspace.work.lock, mode=FILE_MODE)
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -385,7 +382,7 @@ class Run:
 
     @contextmanager
     def _remembering(self, models: Sequence[ChatModel]) -> Iterator[tuple[RememberingModel, ...]]:
-        store = AnswerStore(self.folder / "work" / "answers.jsonl")
+        store = AnswerStore(self.workspace.work.answers)
         try:
             yield tuple(RememberingModel(model, store) for model in models)
         finally:
@@ -394,7 +391,7 @@ class Run:
     @contextmanager
     def _public_vectors(self, encoder: Encoder, public: PublicEncoder | None) -> Iterator[PublicEncoder]:
         """The encoder as far as it may remember: for synthetic text. Private text never goes through this."""
-        store = VectorStore(self.folder / "work" / "vectors.sqlite")
+        store = VectorStore(self.workspace.work.vectors)
         try:
             yield RememberingEncoder(encoder, store, public)
         finally:
@@ -415,7 +412,7 @@ class Run:
 
 def list_runs(out: Path) -> list[dict[str, Any]]:
     """The manifests of all runs in a folder, oldest first."""
-    folders = (path.parent for path in sorted(out.glob("*/manifest.json")))
+    folders = (place.folder for place in workspaces(out))
     found = [{**manifest, "folder": str(folder)} for folder in folders if (manifest := read_manifest(folder))]
     return sorted(found, key=lambda manifest: str(manifest.get("created", "")))
 

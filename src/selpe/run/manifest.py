@@ -10,9 +10,8 @@ from typing import Any
 
 from selpe.operating_system import put_in_place
 from selpe.owner_only import FILE_MODE, open_text
+from selpe.run.workspace import Workspace
 
-FILE = "manifest.json"
-LOCK = "work/lock"  # held by the process that works on a run
 _ALWAYS: dict[str, type] = {"name": str, "state": str, "settings": dict}
 _SOMETIMES: dict[str, tuple[type, ...]] = {
     "ledger": (str,), "schema": (str,), "created": (str,), "model": (str,), "encoder": (str,), "method": (str,),
@@ -27,7 +26,7 @@ _COUNTED = {"answers", "replayed", "candidates", "prompt_tokens", "completion_to
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest in a folder; None where there is none, or one that no run has written."""
     try:
-        content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        content = json.loads(Workspace(folder).manifest.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) and _is_one(content) else None
@@ -35,7 +34,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
     """Puts a manifest in the place of the one before. It is on the disk when this returns, whole."""
-    path = folder / FILE
+    path = Workspace(folder).manifest
     part = path.with_suffix(".part")
     with open_text(part) as file:
         file.write(json.dumps(content, ensure_ascii=False, indent=2, default=str) + "\n")
@@ -48,9 +47,10 @@ def is_worked_on(folder: Path) -> bool:
     """Whether a process of this machine works on the run in a folder now."""
     from filelock import FileLock, Timeout
 
-    if not (folder / LOCK).is_file():
+    path = Workspace(folder).work.lock
+    if not path.is_file():
         return False
-    lock = FileLock(folder / LOCK, mode=FILE_MODE)
+    lock = FileLock(path, mode=FILE_MODE)
     try:
         lock.acquire(timeout=0)
     except Timeout:

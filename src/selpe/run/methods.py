@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from selpe.config import RunConfig
@@ -24,6 +23,7 @@ from selpe.privacy.ledger.charges import Charge
 from selpe.privacy.mechanisms import Adjacency, Guarantee
 from selpe.privacy.table import PrivateTable
 from selpe.run.estimate import Estimate
+from selpe.run.workspace import WorkFolder
 from selpe.schema import Record, Schema
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Synthesizer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a run hands to a method. `models` begins with the run's own; `work` is a folder for checkpoints.
+    """What a run hands to a method. `models` begins with the run's own; `work` has a place for checkpoints.
 
     Nothing computed from private rows without noise may be written to `work`. `public_encoder` stands in for `encoder`
     where texts are public, and remembers them; private text goes through `encoder` alone. `test_seed` asks for seeded
@@ -149,7 +149,7 @@ class Parts:
     plan: SpendingPlan
     models: tuple[ChatModel, ...]
     encoder: Encoder
-    work: Path
+    work: WorkFolder
     emit: Emit = silence
     cancel: threading.Event | None = None
     test_seed: int | None = None

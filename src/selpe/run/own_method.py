@@ -84,7 +84,7 @@ class SelectionGuidedEvolution:
             generator=generator_of(config, schema, own, parts.cancel),
             answers=answers,
             composition=Composition.of(kept, core.guide),
-            folder=parts.work / "further",
+            folder=parts.work.further,
             seed=config.seed,
             chunk=further.CHUNK,
             emit=parts.emit,

@@ -27,6 +27,7 @@ from selpe.intake.lines import RecordLines
 from selpe.privacy.card_text import render_markdown
 from selpe.privacy.sealing import again, file_sum, proved_seal, require_bytes
 from selpe.run.release import TABLES
+from selpe.run.workspace import ReleaseFolder, Workspace
 from selpe.schema import Record, Schema
 
 SUMS = "SHA256SUMS"
@@ -62,14 +63,15 @@ def pack_release(
         )
     seal = proved_seal(manifest)
     with _beside(to) as place:
-        contents = _read(folder / "release", allowed, place)
+        release = Workspace(folder).release.folder
+        contents = _read(release, allowed, place)
         sums = {file: file_sum(place / file) for file in sorted(allowed)}
-        require_bytes(seal, sums, folder)
+        require_bytes(seal, sums, release)
         records = _check(contents, schema, place)
         card = _check_card(contents, name, private=private, written=manifest.get("card"))
         _check_summary(contents, schema, records, card)
         contents[SUMS] = "".join(f"{digest}  {file}\n" for file, digest in sums.items()).encode()
-        (place / SUMS).write_bytes(contents[SUMS])
+        ReleaseFolder(place).sums.write_bytes(contents[SUMS])
         _zip([*allowed, SUMS], place, f"{name}-release" if private else f"{name}-NOT-PRIVATE", to)
         return Packed(to, file_sum(to), sums, len(records), private)
 
@@ -129,13 +131,14 @@ def _check(contents: Mapping[str, bytes], schema: Schema, place: Path) -> Record
     if _json(contents, "schema.json") != json.loads(json.dumps(schema.to_json_schema(), default=str)):
         raise RunError("is not the schema of this run", where="schema.json")
     altered = "must hold the records of the run and nothing else, as they were written"
-    with (place / "synthetic.jsonl").open("rb") as file:
+    tables = ReleaseFolder(place)
+    with tables.jsonl.open("rb") as file:
         for number, raw in enumerate(file, 1):
             if f"{schema.dumps(_record(raw, number, schema))}\n".encode() != raw:
                 raise RunError(altered, where="synthetic.jsonl")
-    records = RecordLines(place / "synthetic.jsonl")
+    records = RecordLines(tables.jsonl)
     again = write_table(records, schema, place / "again.csv")
-    if not _same(again, place / "synthetic.csv"):
+    if not _same(again, tables.csv):
         raise RunError(altered, where="synthetic.csv")
     again.unlink()
     return records

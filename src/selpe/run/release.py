@@ -24,6 +24,7 @@ from selpe.owner_only import make_folder, share
 from selpe.privacy.card import build_card, render_markdown
 from selpe.privacy.ledger.disk import Disk
 from selpe.privacy.sealing import SEAL, Seal, file_sum, proved_seal, require_whole, seal_release
+from selpe.run.workspace import ReleaseFolder
 from selpe.schema import Record, Schema
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def require_writable(run: Run) -> None:
     if run.manifest.get("state") == "done" or "seal" in run.manifest:
         proved_seal(run.manifest)
         if os.path.lexists(run.release):
-            require_whole(run.folder, run.manifest)
+            require_whole(run.release, run.manifest)
     known = _known(run)
     gone = [name for name in KEPT if known and _hash(_kept(run) / name) != known.get(name)]
     if gone:
@@ -62,7 +63,7 @@ def is_lost(run: Run) -> bool:
 
 def write_release(run: Run, schema: Schema, made: Synthesized) -> tuple[Sequence[Record], Seal]:
     """Writes `release/` as a whole, and gives its records and its seal. A reader sees all of it or nothing."""
-    part = run.folder / "work" / "release.part"
+    part = run.workspace.work.unfinished.folder
     if part.exists():
         _clear(part)
     make_folder(part)
@@ -87,7 +88,7 @@ def write_release(run: Run, schema: Schema, made: Synthesized) -> tuple[Sequence
         _clear(part)  # it was found whole before, and this is the same
     else:
         _put_in_place(run, part)
-    return (records if made.whole is None else RecordLines(run.release / "synthetic.jsonl")), seal
+    return (records if made.whole is None else RecordLines(run.workspace.release.jsonl)), seal
 
 
 def _put_in_place(run: Run, part: Path) -> None:
@@ -99,20 +100,21 @@ def _put_in_place(run: Run, part: Path) -> None:
 
 
 def _write_tables(run: Run, schema: Schema, made: Synthesized, part: Path) -> Sequence[Record]:
-    lines = part / "synthetic.jsonl"
+    place = ReleaseFolder(part)
     if made.whole is None:
         records: Sequence[Record] = run.ordered(made.records)
-        write_table(records, schema, lines)
+        write_table(records, schema, place.jsonl)
     else:
-        records = made.whole.write(lines)
-    write_table(records, schema, part / "synthetic.csv")
+        records = made.whole.write(place.jsonl)
+    write_table(records, schema, place.csv)
     return records
 
 
 def _write_texts(run: Run, schema: Schema, made: Synthesized, part: Path, records: int) -> None:
     from selpe.report.summary import write_summary
 
-    (part / "schema.json").write_text(_json(schema.to_json_schema()), encoding="utf-8")
+    place = ReleaseFolder(part)
+    place.schema.write_text(_json(schema.to_json_schema()), encoding="utf-8")
     card = build_card(
         schema=schema,
         config=run.config,
@@ -124,8 +126,8 @@ def _write_texts(run: Run, schema: Schema, made: Synthesized, part: Path, record
         records=records,
         inferred=run.manifest.get("inferred", ()),
     )
-    (part / "privacy-card.json").write_text(_json(card), encoding="utf-8")
-    (part / "privacy-card.md").write_text(render_markdown(card), encoding="utf-8")
+    place.card.write_text(_json(card), encoding="utf-8")
+    place.card_text.write_text(render_markdown(card), encoding="utf-8")
     write_summary(part, schema)
 
 
@@ -139,7 +141,7 @@ def _known(run: Run) -> Mapping[str, str]:
 
 
 def _kept(run: Run) -> Path:
-    return run.folder / "work" / "released"
+    return run.workspace.work.released.folder
 
 
 def _keep(run: Run, part: Path) -> None:
@@ -154,7 +156,7 @@ def _keep(run: Run, part: Path) -> None:
 def _require_same(run: Run, files: Mapping[str, str], known: Mapping[str, str]) -> None:
     other = [name for name in files if known and files[name] != known.get(name)]
     if other:
-        card = json.loads((_kept(run) / "privacy-card.json").read_text(encoding="utf-8"))
+        card = json.loads(run.workspace.work.released.card.read_text(encoding="utf-8"))
         raise RunError(
             f"what is stored does not give the {other[0]} that this run has released",
             where=run.name,

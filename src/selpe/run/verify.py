@@ -30,6 +30,7 @@ from selpe.privacy.ledger.key import find_key
 from selpe.privacy.sealing import SEAL, Seal, digest_of, file_sum, require_in_ledger
 from selpe.run.packing import SUMS
 from selpe.run.release import RELEASED, SEALED
+from selpe.run.workspace import ReleaseFolder
 from selpe.schema import Record, Schema, Value
 from selpe.version import __version__
 
@@ -169,10 +170,11 @@ def _hashes(folder: Path) -> str:
     other = [name for name, expected in seal.files.items() if file_sum(folder / name) != expected]
     if other:
         raise RunError(f"not as {SEAL} says", where=", ".join(other))
-    if not (folder / SUMS).exists():
+    listed = ReleaseFolder(folder).sums
+    if not listed.exists():
         return f"every file is the one that {SEAL} names"
     sums = "".join(f"{file_sum(folder / name)}  {name}\n" for name in sorted(RELEASED))
-    if (folder / SUMS).read_bytes() != sums.encode():
+    if listed.read_bytes() != sums.encode():
         raise RunError("does not name the files as they are", where=SUMS)
     return f"every file is the one that {SEAL} and {SUMS} name"
 
@@ -180,7 +182,7 @@ def _hashes(folder: Path) -> str:
 def _table(folder: Path) -> str:
     schema = Schema.from_json_schema(_json(folder, "schema.json"))
     count = 0
-    with (folder / "synthetic.csv").open(encoding="utf-8", newline="") as file:
+    with ReleaseFolder(folder).csv.open(encoding="utf-8", newline="") as file:
         csv.field_size_limit(CELL_LIMIT)
         rows = csv.reader(file, strict=True)
         if tuple(next(rows, [])) != schema.names:
@@ -195,7 +197,7 @@ def _table(folder: Path) -> str:
 
 
 def _records(folder: Path, schema: Schema) -> Iterator[Record]:
-    with (folder / "synthetic.jsonl").open("rb") as file:
+    with ReleaseFolder(folder).jsonl.open("rb") as file:
         for number, raw in enumerate(file, 1):
             where = f"synthetic.jsonl, line {number}"
             try:
@@ -234,7 +236,7 @@ def _card(folder: Path) -> str:
     if (card["run"], dataset) != (seal.run, seal.dataset):
         raise RunError("is the card of another run than the seal's", where="privacy-card.json")
     promise = f"{card['stamp']}: {card['guarantee']['statement']}" if card["stamp"] else card["guarantee"]["statement"]
-    if render_markdown(card).encode() != (folder / "privacy-card.md").read_bytes():
+    if render_markdown(card).encode() != ReleaseFolder(folder).card_text.read_bytes():
         made = str(card["versions"]["selpe"])
         if made != __version__:
             raise _NotHereError(

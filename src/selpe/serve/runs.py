@@ -13,14 +13,13 @@ from typing import Any, Literal
 from selpe.errors import SelPEError
 from selpe.privacy.ledger.charges import Charge
 from selpe.run.manifest import is_worked_on
+from selpe.run.workspace import Workspace
 from selpe.serve.refusals import missing
 from selpe.serve.store import Store, write_json
 from selpe.serve.supervisor import Supervisor
-from selpe.serve.worker import ENDED
 
 log = logging.getLogger(__name__)
 
-ACCEPTED = "accepted.json"  # in the run's work folder: what the server agreed to
 State = Literal["queued", "running", "stopping", "done", "interrupted", "failed", "cancelled"]
 ACTIVE: tuple[State, ...] = ("queued", "running", "stopping")
 OPEN: tuple[State, ...] = (*ACTIVE, "interrupted")  # what these will spend stays reserved
@@ -96,16 +95,16 @@ class Shelf:
 
     def accept(self, folder: Path, record: Mapping[str, Any]) -> None:
         """Keeps what was agreed to about a run."""
-        write_json(folder / "work" / ACCEPTED, record)
+        write_json(Workspace(folder).work.accepted, record)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _look(self, folder: Path) -> ShelvedRun | None:
-        accepted = self._json(folder / "work" / ACCEPTED)
-        manifest = self._json(folder / "manifest.json")
+        place = Workspace(folder)
+        accepted, manifest = self._json(place.work.accepted), self._json(place.manifest)
         if accepted is None or manifest is None:
             return None
-        ended = self._json(folder / "work" / ENDED)
+        ended = self._json(place.work.ended)
         state = self._state(folder.name, folder, manifest, accepted, ended)
         run = ShelvedRun(folder.name, folder, state, manifest, accepted, ended)
         return run if self._whole(run) else None
@@ -155,7 +154,8 @@ class Shelf:
     def _clear_unaccepted(self) -> None:
         """Removes runs that a crash kept from being accepted: they never began, and nobody was told of them."""
         for folder in self._store.runs.iterdir():
-            if (folder / "manifest.json").is_file() and not (folder / "work" / ACCEPTED).is_file():
+            place = Workspace(folder)
+            if place.is_run and not place.work.accepted.is_file():
                 from selpe.run.lifecycle import Run
 
                 with suppress(SelPEError):  # a damaged one must not keep the server from starting

@@ -27,6 +27,7 @@ from selpe.privacy.ledger.charges import Charge, spent_by
 from selpe.privacy.sealing import file_sum, require_whole
 from selpe.run.manifest import read_manifest
 from selpe.run.preflight import cap_of, spends
+from selpe.run.workspace import Workspace
 from selpe.serve.admission import Account, account_of
 from selpe.serve.limits import Operator
 from selpe.serve.reading import Reader
@@ -211,9 +212,10 @@ class Desk:
         found = self.shelf.find(run)
         if found.state != "done":
             raise conflict("run", "this run is not done, so it has no release", where=run)
-        if not (found.folder / "release").is_dir():
+        place = Workspace(found.folder)
+        if not place.release.folder.is_dir():
             raise missing("release", run)
-        target = found.folder / "work" / "release.zip"
+        target = place.work.packed
         if not await asyncio.to_thread(self._still_packed, found.folder, target, self._packed.get(run)):
             said = await self._reader.ask("pack", keep=False, run=str(found.folder), to=str(target))
             self._packed[run] = str(said["sha256"])
@@ -224,7 +226,7 @@ class Desk:
     def _still_packed(self, folder: Path, target: Path, digest: str | None) -> bool:
         """Whether the zip is the one that was made. Raises where the release is not as the run has sealed it."""
         try:
-            require_whole(folder, read_manifest(folder) or {})
+            require_whole(Workspace(folder).release.folder, read_manifest(folder) or {})
         except SelPEError as error:
             raise from_child(error.as_dict(), str(self.store.root)) from None
         return digest is not None and target.is_file() and file_sum(target) == digest
@@ -275,7 +277,7 @@ class Desk:
         """The folder of a run that is accepted: its ε is reserved before anybody is told so."""
         from selpe.run.lifecycle import Run
 
-        schema = self.store.runs / run / f"schema{table.schema.suffix}"
+        schema = Workspace(self.store.runs / run).own_schema(table.schema.suffix)
         made = Run.create(found.config.model_copy(update={"data_schema": str(schema)}), name=run)
         try:
             copy(table.schema, schema)

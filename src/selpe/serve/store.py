@@ -24,6 +24,7 @@ from typing import Any, Literal
 from selpe.errors import ConfigError
 from selpe.operating_system import put_in_place
 from selpe.owner_only import FILE_MODE, make_folder, open_bytes, open_text
+from selpe.run.workspace import Workspace
 from selpe.serve.refusals import RefusedError, conflict, missing
 
 TABLE_NAME = r"^[a-z0-9][a-z0-9_-]{0,47}$"
@@ -156,7 +157,7 @@ class Store:
     def run(self, name: str) -> Path:
         """The folder of a run that exists."""
         folder = _inside(self.runs, name, RUN_NAME, "run")
-        if not (folder / "manifest.json").is_file():
+        if not Workspace(folder).is_run:
             raise missing("run", name)
         return folder
 

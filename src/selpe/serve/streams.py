@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from selpe.run.workspace import Workspace
 from selpe.serve.refusals import busy
 from selpe.serve.runs import ACTIVE
 from selpe.serve.service import Desk
@@ -35,7 +36,7 @@ class Streams:
 
     async def events(self, run: str, folder: Path, *, after: int, follow: bool, as_sse: bool) -> AsyncIterator[bytes]:
         """The events of a run behind the `after`-th; with `follow`, new ones too, as long as it is worked on."""
-        log, number, quiet = _Lines(folder / "work" / "events.jsonl"), 0, time.monotonic()
+        log, number, quiet = _Lines(Workspace(folder).work.events), 0, time.monotonic()
         with self._counted() as until:
             while True:
                 working = follow and self._desk.shelf.find(run).state in ACTIVE

@@ -14,10 +14,10 @@ from typing import Literal
 
 from selpe.errors import ExitCode
 from selpe.processes import OWN_GROUP
+from selpe.run.workspace import Workspace
 from selpe.serve.limits import Limits
 from selpe.serve.refusals import busy
 from selpe.serve.store import write_json
-from selpe.serve.worker import ENDED
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class Supervisor:
             await asyncio.to_thread(self.ended, run)
 
     async def _work(self, run: str, job: _Job) -> None:
-        (job.folder / "work" / ENDED).unlink(missing_ok=True)
+        Workspace(job.folder).work.ended.unlink(missing_ok=True)
         # A session of its own: Ctrl-C at the server's terminal is for the server, which stops its runs cleanly.
         job.process = process = await asyncio.create_subprocess_exec(
             *self._command, str(job.folder), str(self._limits.stop_seconds),
@@ -133,7 +133,7 @@ def _let_go(job: _Job) -> None:
 def _note(folder: Path, message: str, *, kind: str) -> None:
     with suppress(OSError):
         said = {"kind": kind, "message": message, "where": "", "hint": "it can be resumed"}
-        write_json(folder / "work" / ENDED, said)
+        write_json(Workspace(folder).work.ended, said)
 
 
 def _signal(code: int) -> str:

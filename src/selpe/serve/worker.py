@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from selpe.errors import ExitCode, SelPEError, StoppedError
 from selpe.processes import stop_when_let_go
+from selpe.run.workspace import Workspace
 from selpe.serve.store import write_json
 
 if TYPE_CHECKING:
     from selpe.run.lifecycle import Run
-
-ENDED = "ended.json"  # in the run's work folder: why it ended before it was done
 
 
 def main() -> None:
@@ -38,11 +37,11 @@ def work(folder: Path, cancel: threading.Event) -> int:
     except StoppedError:
         return ExitCode.INTERRUPTED
     except SelPEError as error:
-        write_json(folder / "work" / ENDED, error.as_dict())
+        write_json(Workspace(folder).work.ended, error.as_dict())
         return error.exit_code
     except Exception as error:  # of a foreign error its kind alone, for its message may quote a cell
         said = {"kind": "bug", "message": f"an unexpected {type(error).__name__}", "where": "", "hint": ""}
-        write_json(folder / "work" / ENDED, said)
+        write_json(Workspace(folder).work.ended, said)
         return ExitCode.FAILED
     return ExitCode.DONE
 

@@ -12,6 +12,7 @@ from selpe.errors import SelPEError
 from selpe.run.event_log import EventReader
 from selpe.run.manifest import read_manifest
 from selpe.run.progress import Meter
+from selpe.run.workspace import Workspace
 from selpe.schema import Schema
 
 View: TypeAlias = Callable[[], dict[str, Any]]
@@ -34,7 +35,7 @@ def folder_view(folder: Path) -> View:
     """The view of a run of any process, from its folder: manifest and event log."""
     settings = _manifest(folder).get("settings", {})
     meter = Meter(epsilon=float(settings.get("epsilon", 0.0)), adjacency=settings.get("adjacency") or "replace-one")
-    log, reading_log = EventReader(folder / "work" / "events.jsonl"), threading.Lock()
+    log, reading_log = EventReader(Workspace(folder).work.events), threading.Lock()
     last = 0.0
 
     def view() -> dict[str, Any]:

@@ -51,7 +51,7 @@ def write(parts: Parts, weights: Weights, state: str, wanted: Sequence[Wanted], 
         for place, one in enumerate(wanted)
     )  # fmt: skip
     texts = [""] * len(wanted)
-    with closing(AnswerStore(parts.work / "tuned.jsonl")) as store:
+    with closing(AnswerStore(parts.work.tuned)) as store:
         for answer in RememberingModel(model, store).generate(requests, cancel=parts.cancel):
             if answer.error is not None:
                 raise answer.error

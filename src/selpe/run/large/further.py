@@ -51,7 +51,7 @@ class Further:
         known.add(hashes_of(texts))
         done, total = parts.finished(), len(texts)
         for part in done:
-            self._answers_of(part.number).unlink(missing_ok=True)  # left by a kill between part and answers
+            parts.answers(part.number).unlink(missing_ok=True)  # left by a kill between part and answers
             known.add(parts.hashes(part.number))
             total += part.records
             self._replay(part, total)
@@ -79,7 +79,7 @@ class Further:
     def _write(self, part: Part, before: Mapping[str, int], known: KnownTexts, parts: PartFolder) -> Part:
         """One chunk, from its first proposal to its part on disk."""
         self.emit(StageStarted(STAGE, part.number + 1, sum(part.asked.values())))
-        self.answers.begin(self._answers_of(part.number))
+        self.answers.begin(parts.answers(part.number))
         try:
             found, effort = self._found(part, before, known)
         except BaseException:
@@ -120,9 +120,6 @@ class Further:
                     missing[candidate.proposal.label or ""] -= 1
             poor = poor + 1 if wanted - sum(missing.values()) <= wanted // 50 else 0
         return found, effort
-
-    def _answers_of(self, number: int) -> Path:
-        return self.folder / f"answers-{number:06d}.jsonl"
 
     # -- what others hear of it ----------------------------------------------------------------------------------
 

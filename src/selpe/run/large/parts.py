@@ -115,6 +115,10 @@ class PartFolder:
                 hint=f"delete {path.parent.name}/ in the run's work/ and resume: further records are written anew",
             ) from None
 
+    def answers(self, number: int) -> Path:
+        """Where the answers of a part are kept while it is written."""
+        return self.folder / f"answers-{number:06d}.jsonl"
+
     def _path(self, number: int) -> Path:
         return self.folder / f"part-{number:06d}.parquet"
 
