@@ -64,6 +64,13 @@ def test_an_unknown_model_is_a_clear_error(store: ModelStore, spec: str, message
         open_model(spec, store=store)
 
 
+def test_vllm_in_this_process_is_refused_with_the_way_to_a_server(store: ModelStore) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_model("vllm:org/name", store=store)
+    assert "vllm serve org/name" in caught.value.hint
+    assert "http://" in caught.value.hint
+
+
 def test_an_encoder_is_not_taken_for_a_language_model(store: ModelStore) -> None:
     with pytest.raises(ConfigError, match="is an encoder"):
         open_model("minilm", store=store)

@@ -7,7 +7,6 @@
 | `llamacpp:<any of the above>` | llama.cpp |
 | `hf:org/name`, a folder with safetensors | transformers (extra `[hf]`) |
 | `transformers:<any of the above>` | transformers |
-| `vllm:org/name`, `vllm:folder` | vLLM in this process, where it is installed |
 | `http(s)://host/v1[#model]`, several with commas | servers that speak the OpenAI protocol |
 | `fake` | the fake model |
 """
@@ -60,9 +59,11 @@ def open_model(
     if spec.startswith(TRANSFORMERS):
         return _transformers(_weights(spec.removeprefix(TRANSFORMERS), store, progress), spec, settings)
     if spec.startswith(VLLM):
-        from selpe.models.vllm import VllmModel
-
-        return VllmModel(spec.removeprefix(VLLM), **settings)
+        raise ConfigError(
+            "vLLM does not run inside SelPE",
+            where=spec,
+            hint=f"start `vllm serve {spec.removeprefix(VLLM)}` and write its address: llm: http://host:8000/v1",
+        )
     weights = _weights(spec, store, progress)
     if weights.is_dir():
         return _transformers(weights, spec, settings)
