@@ -50,7 +50,6 @@ class ToyBackend:
     """Memory that remembers what was computed into it."""
 
     name = "toy"
-    shares = True
 
     def __init__(self, blocks: int = 64, block_size: int = 8) -> None:
         self.blocks = blocks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 import threading
@@ -43,7 +42,6 @@ def texts(answers: list[Answer]) -> dict[str, str]:
 
 def test_it_is_a_chat_model_that_knows_what_it_can_do(model: LocalModel) -> None:
     assert isinstance(model, ChatModel)
-    assert model.engine == "openvino-paged"
     can = model.capabilities()
     assert (can.grammar, can.json_schema, can.seed, can.prefix_cache) == (True, True, True, True)
     assert not can.chat_template
@@ -75,31 +73,20 @@ def test_a_shared_prefix_is_reused_across_calls(model: LocalModel) -> None:
     assert answer.cached_tokens > 64
 
 
-def test_the_stateful_fallback_writes_the_same_text(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_model_without_paged_attention_is_refused_with_the_reason(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(*_: object) -> None:
         raise ModelError("this version of OpenVINO has no paged-attention transformation")
 
-    requests = [ask(i, temperature=0.0) for i in range(9)]
-    requests += [ask(i, temperature=0.0, text="b", max_tokens=15) for i in range(20, 23)]
-    fast = LocalModel(tiny, tiny.parent, memory=8 * MEBIBYTE, parallel=5, precision="exact")
-    expected = texts(list(fast.generate(requests)))
     monkeypatch.setattr(paged, "_paged_model", missing)
-    with caplog.at_level(logging.INFO):
-        slow = LocalModel(tiny, tiny.parent, memory=8 * MEBIBYTE, parallel=5, precision="exact")
-    assert slow.engine == "openvino-stateful"
-    assert "no paged-attention transformation" in caplog.text
-    assert not slow.capabilities().prefix_cache
-    assert texts(list(slow.generate(requests))) == expected
     with pytest.raises(ModelError, match="paged-attention"):
-        LocalModel(tiny, tiny.parent, engine="paged")
+        LocalModel(tiny, tiny.parent)
 
 
-@pytest.mark.parametrize("engine", ["paged", "stateful"])
-def test_grammar_and_stop_strings_are_kept(tiny: Path, engine: str) -> None:
+def test_grammar_and_stop_strings_are_kept(tiny: Path) -> None:
     schema = {"type": "array", "items": {"enum": ["ab", "cd", "abc"]}, "minItems": 2, "maxItems": 4}
-    with LocalModel(tiny, tiny.parent, memory=8 * MEBIBYTE, parallel=4, engine=engine) as model:  # type: ignore[arg-type]
+    with LocalModel(tiny, tiny.parent, memory=8 * MEBIBYTE, parallel=4) as model:
         requests = [Request(prompt="list: ", json_schema=schema, seed=i, max_tokens=80) for i in range(6)]
         for answer in model.generate(requests):
             assert answer.finish == "stop"

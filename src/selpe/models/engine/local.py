@@ -10,25 +10,19 @@ single token differently. The same batch on the same machine always gives the sa
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
 
 from selpe.errors import ModelError
 from selpe.models.base import Answer, Capabilities, Follow, Request
 from selpe.models.engine.paged import PagedBackend
-from selpe.models.engine.prepare import Prepared, Progress, prepare
+from selpe.models.engine.prepare import Progress, prepare
 from selpe.models.engine.runtime import Precision, openvino_genai
-from selpe.models.engine.schedule import Backend, Scheduler
-from selpe.models.engine.stateful import StatefulBackend
+from selpe.models.engine.schedule import Scheduler
 from selpe.models.engine.vocabulary import GenAIVocabulary
 
-log = logging.getLogger(__name__)
-
-Engine = Literal["auto", "paged", "stateful"]
 MEBIBYTE = 2**20
 
 
@@ -43,7 +37,6 @@ class LocalModel:
         parallel: int = 64,
         threads: int | None = None,
         memory: int = 1024 * MEBIBYTE,
-        engine: Engine = "auto",
         precision: Precision = "fast",
         progress: Progress | None = None,
     ) -> None:
@@ -51,8 +44,7 @@ class LocalModel:
             raise ValueError(f"parallel must be at least 1. Got {parallel}")
         openvino_genai()  # a machine without it hears of it now, and not after minutes of preparing
         self._prepared = prepare(gguf, folder, progress)
-        self._backend = _backend(self._prepared, engine, memory=memory, threads=threads, precision=precision)
-        log.info("%s runs on %s", self._prepared.name, self._backend.name)
+        self._backend = PagedBackend(self._prepared.graph, memory=memory, threads=threads, precision=precision)
         self._vocabulary = GenAIVocabulary(
             self._prepared.folder,
             size=self._prepared.vocabulary_size,
@@ -75,11 +67,6 @@ class LocalModel:
         return self._name
 
     @property
-    def engine(self) -> str:
-        """Which back end computes: 'openvino-paged', or the slower 'openvino-stateful'."""
-        return self._backend.name
-
-    @property
     def blocks_held(self) -> int:
         """KV blocks that running requests hold now."""
         return self._open().pool.held
@@ -91,7 +78,7 @@ class LocalModel:
             grammar=True,
             json_schema=True,
             seed=True,
-            prefix_cache=self._backend.shares,
+            prefix_cache=True,
             chat_template=self._vocabulary.has_chat_template,
             completion=True,
             context_length=scheduler.context_length,
@@ -144,14 +131,3 @@ class LocalModel:
         if self._scheduler is None:
             raise ModelError("the model has been closed")
         return self._scheduler
-
-
-def _backend(prepared: Prepared, engine: Engine, *, memory: int, threads: int | None, precision: Precision) -> Backend:
-    if engine != "stateful":
-        try:
-            return PagedBackend(prepared.graph, memory=memory, threads=threads, precision=precision)
-        except ModelError as error:
-            if engine == "paged":
-                raise
-            log.warning("paged attention is not to be had (%s): using the slower stateful model", error.message)
-    return StatefulBackend(prepared.graph, memory=memory, threads=threads, precision=precision)

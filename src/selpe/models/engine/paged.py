@@ -1,7 +1,7 @@
-"""The fast back end: OpenVINO's paged attention over KV blocks of ours.
+"""What computes: OpenVINO's paged attention over KV blocks of ours.
 
 The transformation that turns a model's attention into paged attention is a private part of OpenVINO, which is why
-its version is pinned and why `stateful.py` exists.
+its version is pinned. Where it fails, `open.py` takes llama.cpp.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ _WANTED_ROWS = "selpe_wanted_rows"
 class PagedBackend:
     """A compiled model with paged attention, and the memory of its blocks."""
 
-    name = "openvino-paged"
     block_size = BLOCK_SIZE
-    shares = True
 
     def __init__(self, graph: Path, *, memory: int, threads: int | None, precision: Precision = "fast") -> None:
         ov = openvino()

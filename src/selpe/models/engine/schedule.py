@@ -47,20 +47,12 @@ class Backend(Protocol):
     """What computes: KV blocks and a model over them."""
 
     @property
-    def name(self) -> str:
-        """What this is, for people."""
-
-    @property
     def blocks(self) -> int:
         """How many KV blocks there are."""
 
     @property
     def block_size(self) -> int:
         """How many tokens a block holds."""
-
-    @property
-    def shares(self) -> bool:
-        """True when requests may join others midway and share blocks."""
 
     def run(self, work: SequenceOf[Work], meanwhile: Callable[[], None]) -> NDArray[np.float32]:
         """The logits after the last token of each sampled piece of work, in order; calls `meanwhile` once."""
@@ -90,7 +82,7 @@ class Scheduler:
         self.context_length = min(context_length, backend.blocks * backend.block_size)
         self.parallel = parallel
         # With less than three, a prompt of three tokens could not be split without leaving one alone.
-        self.chunk = max(chunk, 3) if backend.shares else parallel * self.context_length
+        self.chunk = max(chunk, 3)
         self.grammars = Grammars(vocabulary)
 
     def serve(
@@ -137,7 +129,7 @@ class _Stream:
         for item in work:
             sequence = item.owner
             sequence.computed += len(item.tokens)
-            if item.past < sequence.given and self._backend.shares and sequence.lease is not None:
+            if item.past < sequence.given and sequence.lease is not None:
                 self._pool.remember(sequence.lease, sequence.tokens, min(sequence.computed, sequence.given))
         for index, sequence in enumerate(sampled):
             answer = self._advance(sequence, logits[index], index)
@@ -165,8 +157,6 @@ class _Stream:
         """Starts requests while there is room; returns answers to those that need no computing or cannot start."""
         answers: list[Answer] = []
         limit = self._scheduler.parallel
-        if not self._backend.shares and any(sequence.computed for sequence in self._running):
-            return answers
         while len(self._running) < limit and len(answers) < limit:
             taken = self._next()
             if taken is None:
@@ -207,7 +197,7 @@ class _Stream:
             return Answer(request, "", "error", prompt_tokens=len(prompt), error=ModelError(str(error)))
 
     def _start(self, sequence: Sequence) -> bool:
-        reuse = max(sequence.given - 2, 0) if self._backend.shares else 0
+        reuse = max(sequence.given - 2, 0)
         if reuse and self._soon_known(sequence.tokens[:reuse]):
             return False
         lease = self._pool.open(sequence.tokens, total=sequence.reach, reuse=reuse)
