@@ -29,9 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from selpe.config import Adjacency
 from selpe.privacy import mechanisms, table
 from selpe.privacy.ledger.charges import Charge, Receipt
-from selpe.privacy.mechanisms import Adjacency, Law, NoisyMax, OpenDPSelector
+from selpe.privacy.mechanisms import Law, NoisyMax, OpenDPSelector
 from selpe.privacy.table import PrivateTable, Selection
 from selpe.privacy.votes import Approval, Predictive
 from selpe.schema import Record, Schema

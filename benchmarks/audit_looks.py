@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from selpe.baselines.embedding import TextKernel
+from selpe.config import Adjacency
 from selpe.models.encoders.hashing import HashingEncoder
 from selpe.privacy import mechanisms, noise, table
 from selpe.privacy.gaussian_plan import GaussianPlan, Look, gaussian_plan
 from selpe.privacy.histograms import HistogramQuery, NearestVotes, NearFarVotes
 from selpe.privacy.ledger.charges import Charge, Receipt
-from selpe.privacy.mechanisms import Adjacency
 from selpe.privacy.noise import GaussianNoise, Sensitivity
 from selpe.privacy.table import PrivateTable
 from selpe.schema import Record, Schema

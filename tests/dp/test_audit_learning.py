@@ -13,9 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from private_world import MemoryAccount, line_schema
+from selpe.config import Adjacency
 from selpe.privacy.accounting import gaussian_sigma
 from selpe.privacy.learning import Training
-from selpe.privacy.mechanisms import Adjacency
 from selpe.privacy.noise import GaussianNoise
 from selpe.privacy.table import PrivateTable
 from selpe.schema import Record

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from private_world import LAWS as EXACT
 from private_world import LineKernel, LinePool, MemoryAccount, Points, line_schema
+from selpe.config import Adjacency
 from selpe.privacy import table as private_table_module
-from selpe.privacy.mechanisms import ADJACENCIES, LAWS, Adjacency, Influence, Law, NoisyMax, OpenDPSelector
+from selpe.privacy.mechanisms import ADJACENCIES, LAWS, Influence, Law, NoisyMax, OpenDPSelector
 from selpe.privacy.table import PrivateTable
 from selpe.privacy.votes import Approval, Closeness, Predictive, Prototype, RecordVote
 from selpe.schema import Record, Schema

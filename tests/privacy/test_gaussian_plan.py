@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from selpe.config import Adjacency
 from selpe.errors import BudgetError, ConfigError
 from selpe.privacy.accounting import Gaussian, Pure, gaussian_delta, gaussian_sigma, pure_and_gaussian
 from selpe.privacy.gaussian_plan import GaussianPlan, Look, gaussian_plan, square_of
 from selpe.privacy.ledger import Ledger
 from selpe.privacy.ledger.charges import Budget, Charge, spent, spent_by
-from selpe.privacy.mechanisms import Adjacency
 from selpe.privacy.noise import GaussianNoise, SeededNoise, Sensitivity
 
 ONE = Sensitivity(1.0, math.sqrt(2.0))

@@ -15,11 +15,11 @@ from scipy import stats
 
 from private_world import LAWS as EXACT
 from private_world import permute_and_flip
+from selpe.config import Adjacency
 from selpe.errors import ConfigError, PrivacyError
 from selpe.privacy.mechanisms import (
     ADJACENCIES,
     LAWS,
-    Adjacency,
     Guarantee,
     Influence,
     Law,

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
+from selpe.config import Adjacency
 from selpe.config.presets import PAPER
 from selpe.errors import ModelError, StoppedError
 from selpe.events import Answered, Emit, Finished, Included, PoolReady, Selected, StageStarted, Started, silence
@@ -37,7 +38,6 @@ from selpe.method.selection import (
 from selpe.method.set_scores import set_vote
 from selpe.models.base import Answer
 from selpe.models.encoders.base import Encoder, PublicEncoder
-from selpe.privacy.mechanisms import Adjacency
 from selpe.privacy.plan import Plan
 from selpe.privacy.table import Mechanism, PrivateTable, Selection
 from selpe.schema import Record, Schema

@@ -15,9 +15,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from selpe.config import Adjacency
 from selpe.method.generation import Candidate
 from selpe.method.kernel import HybridRepresentation, MultiChannelKernel, PoolDistances
-from selpe.privacy.mechanisms import Adjacency, Law, NoisyMax, SeededMechanism
+from selpe.privacy.mechanisms import Law, NoisyMax, SeededMechanism
 from selpe.privacy.table import Mechanism, PrivateTable, RecordVote, Selection
 from selpe.privacy.votes import Approval, Closeness, Prototype
 from selpe.schema import Record, Schema

@@ -8,13 +8,11 @@ What is used, and why it holds:
 - *Gaussian noise* is accounted exactly. T looks with noise σ and sensitivity Δ are one look with
   μ = √T·Δ/σ, and δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) (Balle and Wang 2018; Dong, Roth and Su 2022).
 - *Any ε-DP mechanism* is dominated by randomised response with that ε (Kairouz, Oh and Viswanath 2015), which
-  gives both its privacy loss distribution and its Rényi curve.
+  gives its Rényi curve.
 - *The exponential mechanism* is bounded-range: its log-ratios lie in an interval of length ε, hence ε²/8-zCDP
   (Dong, Durfee and Rogers 2020; Cesar and Rogers 2021). **Permute-and-flip is not**: two candidates with
   equal scores, one of which gains a vote, give log-ratios −λ and ln(2 − e^−λ), further apart than λ. It is
   accounted as `Pure`.
-- *DP-SGD* with Poisson sampling: the Rényi curve at integer orders (Mironov, Talwar and Zhang 2019), or
-  dp-accounting's privacy loss distribution.
 
 Every result is an upper bound: searches end on the safe side, and so does the rounding.
 """
@@ -24,11 +22,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from selpe.errors import ConfigError
 
-Relation: TypeAlias = Literal["add-remove", "replace-one"]
 _SAFE = 1 + 1e-9  # floating-point noise of the searches, by which results are rounded up
 _ORDERS: tuple[float, ...] = (
     *(1 + x / 10 for x in range(1, 100)),
@@ -62,32 +59,8 @@ class Gaussian:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class DpSgd:
-    """DP-SGD with Poisson sampling; the noise is given in units of the clipping norm, whatever the relation."""
-
-    noise_multiplier: float
-    sampling: float
-    steps: int
-    relation: Relation = "add-remove"
-
-
-Event: TypeAlias = Pure | BoundedRange | Gaussian | DpSgd
-_KINDS: dict[str, type[Pure | BoundedRange | Gaussian | DpSgd]] = {
-    "pure": Pure,
-    "bounded-range": BoundedRange,
-    "gaussian": Gaussian,
-    "dp-sgd": DpSgd,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Composed:
-    """The guarantee of several events together, and the argument it rests on."""
-
-    epsilon: float
-    delta: float
-    method: Literal["basic", "rdp", "pld"]
+Event: TypeAlias = Pure | BoundedRange | Gaussian
+_KINDS: dict[str, type[Event]] = {"pure": Pure, "bounded-range": BoundedRange, "gaussian": Gaussian}
 
 
 # -- Gaussian noise, exactly ------------------------------------------------------------------------------------
@@ -145,28 +118,14 @@ def _crossing(below: Callable[[float], bool]) -> tuple[float, float]:
 # -- composition ------------------------------------------------------------------------------------------------
 
 
-def compose(events: Sequence[Event], delta: float = 0.0) -> Composed:
-    """The best proven ε of these events together at this δ, for events fixed in advance.
-
-    Three arguments are tried: basic composition, Rényi orders, privacy loss distributions. Each bounds all
-    the events by itself; the least ε is taken, and no two arguments are mixed.
-    """
-    found = [Composed(pure_and_gaussian(events, delta), delta, "basic")]
-    if delta > 0 and events:
-        found.append(Composed(min(rdp_epsilon(events, order, delta) for order in _ORDERS), delta, "rdp"))
-        if math.isfinite(min(c.epsilon for c in found)):
-            found.append(Composed(_pld(events, delta), delta, "pld"))
-    return min(found, key=lambda c: c.epsilon)
-
-
 def pure_and_gaussian(events: Sequence[Event], delta: float) -> float:
-    """Σ ε of what is pure, and all Gaussian looks as one at δ; DP-SGD with sampling has no place in it.
+    """Σ ε of what is pure, and all Gaussian looks as one at δ.
 
     It holds for events chosen in the light of earlier results, too (PROOF.md, step 18), so that it can be a filter.
     """
     pure = math.fsum(e.epsilon * e.count for e in events if isinstance(e, Pure | BoundedRange))
     square = math.fsum(e.count / e.sigma_over_sensitivity**2 for e in events if isinstance(e, Gaussian))
-    if any(isinstance(e, DpSgd) for e in events) or (square and not delta):
+    if square and not delta:
         return math.inf
     return pure + (gaussian_epsilon(1 / math.sqrt(square), delta) if square else 0.0)
 
@@ -180,8 +139,6 @@ def rdp(event: Event, order: float) -> float:
             return count * min(order * epsilon**2 / 8, _response_rdp(epsilon, order))
         case Gaussian(sigma, count):
             return count * order / (2 * sigma**2)
-        case DpSgd(noise, sampling, steps, relation):
-            return steps * _sampled_rdp(noise, sampling, order, relation)
 
 
 def rdp_epsilon(events: Sequence[Event], order: float, delta: float) -> float:
@@ -217,59 +174,9 @@ def _response_rdp(epsilon: float, order: float) -> float:
     return min(epsilon, order * epsilon**2 / 2, max(0.0, _log_sum(terms) / (order - 1)) + 1e-14)
 
 
-def _sampled_rdp(noise: float, sampling: float, order: float, relation: Relation) -> float:
-    """Rényi divergence of one step of Poisson-sampled Gaussian noise, at the next integer order."""
-    if relation == "replace-one":
-        # Sampling is not credited here (the divergence of a mixture is at most its worst part's), and a
-        # replaced record moves a sum of clipped gradients by up to two norms.
-        return order / (2 * (noise / 2) ** 2)
-    if sampling == 0:
-        return 0.0
-    if sampling == 1:
-        return order / (2 * noise**2)
-    n = max(2, math.ceil(order))  # divergences grow with the order, so rounding up is safe
-    terms = [
-        math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-        + k * math.log(sampling) + (n - k) * math.log1p(-sampling) + (k * k - k) / (2 * noise**2)
-        for k in range(n + 1)
-    ]  # fmt: skip
-    return max(0.0, _log_sum(terms)) / (n - 1)
-
-
 def _log_sum(terms: Sequence[float]) -> float:
     top = max(terms)
     return top + math.log(math.fsum(math.exp(t - top) for t in terms))
-
-
-def _pld(events: Sequence[Event], delta: float) -> float:
-    """ε by composing pessimistic privacy loss distributions (dp-accounting)."""
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    whole = pld.identity()
-    for event in events:
-        one, count = _distribution(event)
-        whole = whole.compose(one.self_compose(count) if count > 1 else one)
-    return float(whole.get_epsilon_for_delta(delta)) * _SAFE
-
-
-def _distribution(event: Event) -> tuple[Any, int]:
-    from dp_accounting import NeighboringRelation
-    from dp_accounting.pld import common
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    match event:
-        case Pure(epsilon, count) | BoundedRange(epsilon, count):
-            return pld.from_privacy_parameters(common.DifferentialPrivacyParameters(epsilon, 0.0)), count
-        case Gaussian(sigma, count):
-            # Many Gaussian looks are one look exactly, so nothing is lost to the grid by composing them.
-            return pld.from_gaussian_mechanism(sigma / math.sqrt(count)), 1
-        case DpSgd(noise, sampling, steps, relation):
-            pairs = {
-                "add-remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
-                "replace-one": NeighboringRelation.REPLACE_ONE,
-            }
-            made = pld.from_gaussian_mechanism(noise, sampling_prob=sampling, neighboring_relation=pairs[relation])
-            return made, steps
 
 
 # -- events as data ---------------------------------------------------------------------------------------------

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from selpe.config import Adjacency
 from selpe.errors import ConfigError
 from selpe.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from selpe.privacy.ledger.charges import Charge
-from selpe.privacy.mechanisms import Adjacency, Guarantee
+from selpe.privacy.mechanisms import Guarantee
 from selpe.privacy.noise import GaussianNoise, Noise, SeededNoise, Sensitivity, gaussian_charge
 
 __all__ = ["GaussianPlan", "Look", "Sensitivity", "gaussian_plan"]

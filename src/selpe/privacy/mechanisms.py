@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from opendp import domains, measurements, measures, metrics
 from opendp.mod import enable_features
 
+from selpe.config import Adjacency
 from selpe.errors import ConfigError, PrivacyError
 
-Adjacency = Literal["add-remove", "replace-one"]
 Law = Literal["permute-and-flip", "exponential"]
 
 LAWS: tuple[Law, ...] = ("permute-and-flip", "exponential")

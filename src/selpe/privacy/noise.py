@@ -16,10 +16,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from selpe.config import Adjacency
 from selpe.errors import ConfigError, PrivacyError
 from selpe.privacy.accounting import Gaussian, gaussian_epsilon
 from selpe.privacy.ledger.charges import Charge
-from selpe.privacy.mechanisms import Adjacency, Guarantee, gaussian
+from selpe.privacy.mechanisms import Guarantee, gaussian
 
 
 @dataclass(frozen=True, slots=True)

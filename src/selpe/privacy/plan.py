@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
+from selpe.config import Adjacency
 from selpe.errors import ConfigError
 from selpe.method.quotas import Shape, round_quotas
 from selpe.privacy.ledger.charges import Charge
-from selpe.privacy.mechanisms import ADJACENCIES, LAWS, Adjacency, Guarantee, Influence, Law, NoisyMax
+from selpe.privacy.mechanisms import ADJACENCIES, LAWS, Guarantee, Influence, Law, NoisyMax
 from selpe.privacy.plan_words import AIM, SMALLEST_POOL, verdict_of, warnings_of
 from selpe.privacy.simulation import SHARES, Outlook, paper_outlook, record_outlook, set_outlook
 

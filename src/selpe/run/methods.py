@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from selpe.config import RunConfig
+from selpe.config import Adjacency, RunConfig
 from selpe.config.methods import METHODS
 from selpe.errors import ConfigError
 from selpe.events import Emit, silence
 from selpe.models.base import ChatModel
 from selpe.models.encoders.base import Encoder, PublicEncoder
 from selpe.privacy.ledger.charges import Charge
-from selpe.privacy.mechanisms import Adjacency, Guarantee
+from selpe.privacy.mechanisms import Guarantee
 from selpe.privacy.table import PrivateTable
 from selpe.run.estimate import Estimate
 from selpe.run.workspace import WorkFolder

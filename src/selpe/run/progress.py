@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from selpe.config import Adjacency
 from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started, Trained
 
-Adjacency = Literal["replace-one", "add-remove"]
 Doing = Literal["preparing", "training", "writing", "choosing", "done"]
 WINDOW = 30.0  # seconds over which speeds are averaged
 KEPT_SAMPLES = 8

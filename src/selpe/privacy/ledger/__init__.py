@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote, unquote
 
+from selpe.config import Adjacency
 from selpe.errors import BudgetError, ConfigError, LedgerError
 from selpe.owner_only import make_folder
-from selpe.privacy.accounting import Relation
 from selpe.privacy.ledger.anchor import known_ledgers
 from selpe.privacy.ledger.charges import Budget, Charge, Composition, Receipt, Spent, spent
 from selpe.privacy.ledger.disk import Disk
@@ -219,7 +219,7 @@ class Ledger:
     def set_budget(
         self,
         epsilon: float,
-        adjacency: Relation = "replace-one",
+        adjacency: Adjacency = "replace-one",
         delta: float = 0.0,
         *,
         composition: Composition | None = None,

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from selpe.config import Adjacency
 from selpe.errors import BudgetError, ConfigError
 from selpe.privacy.accounting import (
     Event,
     Gaussian,
     Pure,
-    Relation,
     event_from_dict,
     event_to_dict,
     filter_order,
@@ -66,11 +66,11 @@ class Charge:
         """True where the data is not read at all."""
         return self.epsilon_add_remove == self.epsilon_replace_one == self.delta == 0
 
-    def epsilon(self, relation: Relation) -> float:
+    def epsilon(self, relation: Adjacency) -> float:
         """The charge's ε under one relation."""
         return self.epsilon_add_remove if relation == "add-remove" else self.epsilon_replace_one
 
-    def event(self, relation: Relation) -> Event | None:
+    def event(self, relation: Adjacency) -> Event | None:
         """What happened, for joint accounting; None where only an (ε, δ) pair is known."""
         given = self.event_add_remove if relation == "add-remove" else self.event_replace_one
         return given or (Pure(self.epsilon(relation)) if self.delta == 0 else None)
@@ -127,7 +127,7 @@ class Budget:
     """
 
     epsilon: float
-    adjacency: Relation = "replace-one"
+    adjacency: Adjacency = "replace-one"
     delta: float = 0.0
     composition: Composition = "basic"
 
@@ -239,7 +239,7 @@ class Spent:
         """True once a control without noise has looked at the table: its output is not a private release."""
         return self.controls > 0
 
-    def epsilon(self, relation: Relation) -> float:
+    def epsilon(self, relation: Adjacency) -> float:
         """Σ ε under one relation, controls without noise left aside."""
         return self.epsilon_add_remove if relation == "add-remove" else self.epsilon_replace_one
 
@@ -260,7 +260,7 @@ def spent(charges: Iterable[Charge], *, results: int = 0) -> Spent:
     return replace(total, without_result=len(everything) - results)
 
 
-def _together(charges: Sequence[Charge], relation: Relation) -> float:
+def _together(charges: Sequence[Charge], relation: Adjacency) -> float:
     """ε of these charges under one relation. Adding up the ε of Gaussian looks would overstate it several times."""
     plain = math.fsum(c.epsilon(relation) for c in charges if not _is_gaussian(c))
     noise = [event for c in charges if _is_gaussian(c) and (event := c.event(relation)) is not None]
