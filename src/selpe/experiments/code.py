@@ -12,8 +12,8 @@ from pathlib import Path
 
 import selpe
 
-# Rooms that only show, serve or fetch things: changing them changes no figure.
-_APART = ("cli", "experiments", "report", "serve", "watch", "examples", "draft", "llm")
+# Rooms that only show, serve or fetch things: changing them changes no figure. Sampling lives in models/, which counts.
+_APART = ("cli", "experiments", "report", "serve", "watch", "examples", "intake/draft", "models/store")
 _SUFFIXES = (".py", ".j2")
 
 
@@ -22,9 +22,13 @@ def code_fingerprint() -> str:
     """A hash of the modules and prompts behind methods and measures."""
     home = Path(selpe.__file__).resolve().parent
     found = hashlib.sha256()
-    for path in sorted(home.rglob("*")):
-        inside = path.relative_to(home)
-        if path.suffix in _SUFFIXES and inside.parts[0] not in _APART:
-            found.update(f"{inside.as_posix()}\n".encode())
-            found.update(path.read_bytes())
+    for inside in deciding(home):
+        found.update(f"{inside}\n".encode())
+        found.update((home / inside).read_bytes())
     return found.hexdigest()[:12]
+
+
+def deciding(home: Path) -> list[str]:
+    """The files of a package that decide what comes out, by their paths in it."""
+    files = (path.relative_to(home).as_posix() for path in home.rglob("*") if path.suffix in _SUFFIXES)
+    return sorted(inside for inside in files if not inside.startswith(tuple(f"{room}/" for room in _APART)))
