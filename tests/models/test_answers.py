@@ -5,12 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from selpe.method.generation import Generator, Proposal
 from selpe.method.guides import Guide
 from selpe.models import Answer, Request
 from selpe.models.answers import AnswerStore, RememberingModel
+from selpe.models.base import Place
 from selpe.models.fake import FakeModel, Faults
 from small_world import SCHEMA
 
@@ -25,6 +29,18 @@ def test_a_known_request_is_not_asked_again(tmp_path: Path) -> None:
     assert again == texts
     assert (first.requests_served, second.requests_served) == (20, 0)
     assert two.replayed == 20
+
+
+def test_an_answer_says_itself_whether_it_was_kept_however_long_it_took(tmp_path: Path) -> None:
+    class Instant(FakeModel):
+        def generate(self, requests: Iterable[Request], **how: Any) -> Iterator[Answer]:
+            return (replace(answer, seconds=0.0) for answer in super().generate(requests, **how))
+
+    model = RememberingModel(Instant(), AnswerStore(tmp_path / "a.jsonl"))
+    request = Request(prompt="p", place=Place("II", 3, 1))
+    (asked,), (kept,) = model.generate([request]), model.generate([request])
+    assert (asked.replayed, kept.replayed) == (False, True)
+    assert kept.place == Place("II", 3, 1)
 
 
 def test_followers_of_stored_answers_are_followed(tmp_path: Path) -> None:
@@ -66,7 +82,10 @@ def test_a_torn_last_line_is_cut_off_and_the_rest_kept(tmp_path: Path) -> None:
 def test_the_handle_of_a_request_does_not_matter_but_seed_and_schema_do(tmp_path: Path) -> None:
     store = AnswerStore(tmp_path / "a.jsonl")
     store.put("fake", Answer(Request(prompt="p", key="one", json_schema={"b": 1, "a": 2}), "text", "stop"))
-    assert store.get("fake", Request(prompt="p", key="two", json_schema={"a": 2, "b": 1})) is not None
+    assert (
+        store.get("fake", Request(prompt="p", key="two", place=Place("II", 9), json_schema={"a": 2, "b": 1}))
+        is not None
+    )
     assert store.get("fake", Request(prompt="p", json_schema={"a": 2, "b": 1}, seed=1)) is None
     assert store.get("other", Request(prompt="p", json_schema={"a": 2, "b": 1})) is None
 

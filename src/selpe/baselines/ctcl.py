@@ -104,9 +104,8 @@ class TopicGenerator:
 
         def watch(answer: Answer) -> None:
             if answer.finish != "cancelled":
-                stored = answer.seconds == 0.0 and answer.error is None
-                stage = answer.request.key.split(":")[0]
-                parts.emit(Answered(stage, answer.prompt_tokens, answer.completion_tokens, stored))
+                stage = answer.request.stage
+                parts.emit(Answered(stage, answer.prompt_tokens, answer.completion_tokens, answer.replayed))
 
         parts.emit(StageStarted("public", 0, wanted))
         generator = generator_of(parts.config, schema, parts.model, parts.cancel)

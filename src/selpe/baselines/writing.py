@@ -23,7 +23,7 @@ from selpe.errors import StoppedError
 from selpe.events import Answered, PoolReady, StageStarted
 from selpe.method.generation import ASKINGS, NO_REPEAT, record_tokens
 from selpe.method.guides import Family, family_of
-from selpe.models.base import Answer, Message, Request
+from selpe.models.base import Answer, Message, Place, Request
 from selpe.models.encoders.hashing import HashingEncoder
 from selpe.models.fake import FakeModel
 from selpe.privacy.gaussian_plan import GaussianPlan
@@ -102,8 +102,7 @@ class TextWriter:
             if answer.finish in ("stop", "length"):
                 texts[_handle(answer)[0]] = self._whole(answer)
             if answer.finish != "cancelled":
-                stored = answer.seconds == 0.0 and answer.error is None
-                self._parts.emit(Answered("II", answer.prompt_tokens, answer.completion_tokens, stored))
+                self._parts.emit(Answered("II", answer.prompt_tokens, answer.completion_tokens, answer.replayed))
         return again.total()
 
     def _readable(self, samples: Sequence[Sample]) -> list[Record]:
@@ -118,7 +117,7 @@ class TextWriter:
         common: dict[str, Any] = {
             "seed": seed_of(ask.seed, attempt), "min_p": MIN_P, "no_repeat": NO_REPEAT,
             "temperature": self._temperature, "max_tokens": record_tokens(self._schema),
-            "key": f"II:{place}:{attempt}",
+            "key": f"II:{place}:{attempt}", "place": Place("II", place, attempt),
         }  # fmt: skip
         text = self._fitting(ask, family, common["max_tokens"])
         if family == "chat":
@@ -207,8 +206,7 @@ def text_estimate(
 
 
 def _handle(answer: Answer) -> tuple[int, int]:
-    _, place, attempt = answer.request.key.split(":")
-    return int(place), int(attempt)
+    return answer.place.number, answer.place.attempt
 
 
 def _count(reason: str, number: int) -> dict[str, int]:

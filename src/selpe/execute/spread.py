@@ -66,7 +66,7 @@ class SpreadModel:
                 else:
                     refused.append(Answer(request, "", "error", error=error))
 
-        dispatch = Dispatch(self._crew, "answer", wanted(requests), payload=_anonymous, cancel=cancel)
+        dispatch = Dispatch(self._crew, "answer", wanted(requests), payload=Request.anonymous, cancel=cancel)
 
         def handed_on(answer: Answer) -> Iterator[Answer]:
             if follow is not None:
@@ -144,10 +144,5 @@ class SpreadEncoder:
             )
 
 
-def _anonymous(request: Request) -> Request:
-    """A request without the caller's handle, which says nothing to a worker."""
-    return replace(request, key="")
-
-
 def _key(request: Request) -> bytes:
-    return hashlib.sha256(repr(_anonymous(request)).encode("utf-8", "surrogatepass")).digest()
+    return hashlib.sha256(repr(request.anonymous()).encode("utf-8", "surrogatepass")).digest()

@@ -159,8 +159,8 @@ class Evolution:
 
         def watch(answer: Answer) -> None:
             if answer.finish != "cancelled":
-                which, stored = answer.request.key.split(":")[0], answer.seconds == 0.0 and answer.error is None
-                self.emit(Answered(which, answer.prompt_tokens, answer.completion_tokens, stored))
+                which = answer.request.stage
+                self.emit(Answered(which, answer.prompt_tokens, answer.completion_tokens, answer.replayed))
 
         made = self.generator.generate(proposals, taken=self._seen, watch=watch)
         if self.generator.stopped:

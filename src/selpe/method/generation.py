@@ -21,7 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from selpe.errors import ModelError
 from selpe.method.guides import Form, Guide
 from selpe.method.record_forms import constraint, parse, written
-from selpe.models.base import Answer, ChatModel, Message, Request
+from selpe.models.base import Answer, ChatModel, Message, Place, Request
 from selpe.schema import BooleanField, CategoryField, Record, Schema, TextField, Value
 
 ASKINGS = 3  # of one request whose answer never came
@@ -249,7 +249,7 @@ class Generator:
         return self._request(
             "context", proposal, fixed, "", seed,
             max_tokens=self._context_tokens, temperature=self._temperature * proposal.guide.heat, stop=stop,
-            key=f"I:{number}:{attempt}",
+            place=Place("I", number, attempt),
         )  # fmt: skip
 
     def _stage_two(self, proposal: Proposal, context: str, number: int, attempt: int) -> Request:
@@ -268,7 +268,7 @@ class Generator:
         return self._request(
             "record", proposal, fixed, context, _seed(proposal.seed, attempt, 2),
             max_tokens=self._record_tokens, temperature=temperature * proposal.guide.heat,
-            key=f"II:{number}:{attempt}", **limits,
+            place=Place("II", number, attempt), **limits,
         )  # fmt: skip
 
     def _limits(self, fixed: dict[str, Value], form: Form) -> Mapping[str, Any]:
@@ -283,6 +283,7 @@ class Generator:
     ) -> Request:
         text = self._prompt(part, proposal, fixed).replace(_HERE, context).strip()
         common: dict[str, Any] = {"seed": seed, "min_p": self._min_p, "no_repeat": NO_REPEAT, **settings}
+        common["key"] = str(settings["place"])
         if proposal.guide.family == "chat":
             return Request(messages=(Message("user", text),), **common)
         return Request(prompt=text + "\n", **common)
@@ -441,8 +442,7 @@ def repetitive(text: str) -> bool:
 
 def _handle(answer: Answer) -> tuple[str, int, int]:
     """Stage, proposal and attempt that an answer belongs to."""
-    stage, number, attempt = answer.request.key.split(":")
-    return stage, int(number), int(attempt)
+    return answer.place.stage, answer.place.number, answer.place.attempt
 
 
 def _seed(seed: int, attempt: int, stage: int) -> int:

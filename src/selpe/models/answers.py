@@ -72,6 +72,7 @@ class AnswerStore:
             line["finish"],
             prompt_tokens=line["prompt_tokens"],
             completion_tokens=line["completion_tokens"],
+            replayed=True,
         )
 
     def put(self, model: str, answer: Answer) -> None:
@@ -81,7 +82,7 @@ class AnswerStore:
             return
         line = {
             "key": key.hex(),
-            "stage": answer.request.key.partition(":")[0],  # for those who count raw outputs later
+            "stage": answer.request.stage,  # for those who count raw outputs later
             "text": answer.text,
             "finish": answer.finish,
             "prompt_tokens": answer.prompt_tokens,
@@ -203,7 +204,7 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
     return line if whole and counted else None
 
 
-_CONTENT = tuple(one.name for one in fields(Request) if one.name != "key")  # the caller's handle says nothing
+_CONTENT = tuple(one.name for one in fields(Request) if one.name not in ("key", "place"))  # handles say nothing
 
 
 def _key(model: str, request: Request) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from selpe.errors import ModelError
@@ -31,13 +31,25 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where an answer belongs with its caller: the stage that asks, the number of the request there, the attempt."""
+
+    stage: str
+    number: int = 0
+    attempt: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.stage}:{self.number}:{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One thing to generate: either a plain `prompt` to continue, or chat `messages`.
 
     `json_schema` or `grammar` (Lark, in LLGuidance's dialect) constrain the answer where the model can do that.
     `no_repeat` keeps an answer from going in circles, where the model runs in this process: no run of so many tokens is
     written twice if it ends in a word (0: anything goes).
-    `key` is the caller's own handle; it comes back on the answer untouched.
+    `key` and `place` are the caller's own handles; they come back on the answer untouched.
     """
 
     prompt: str = ""
@@ -52,6 +64,7 @@ class Request:
     max_tokens: int = 256
     seed: int = 0
     key: str = ""
+    place: Place | None = None
 
     def __post_init__(self) -> None:
         if bool(self.prompt) == bool(self.messages):
@@ -61,10 +74,22 @@ class Request:
         if self.no_repeat < 0 or self.no_repeat == 1:
             raise ValueError("no_repeat must be 0, or 2 or more")
 
+    @property
+    def stage(self) -> str:
+        """The stage that asks; empty where the caller has said nothing about it."""
+        return "" if self.place is None else self.place.stage
+
+    def anonymous(self) -> Request:
+        """The request without its caller's handles: what it is to be answered by."""
+        return replace(self, key="", place=None)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came out of one request. `error` is set exactly when `finish` is 'error'."""
+    """What came out of one request. `error` is set exactly when `finish` is 'error'.
+
+    `replayed` says that it was kept from before: no model was asked.
+    """
 
     request: Request
     text: str
@@ -74,6 +99,14 @@ class Answer:
     completion_tokens: int = 0
     seconds: float = 0.0
     error: ModelError | None = field(default=None, compare=False)
+    replayed: bool = field(default=False, compare=False)
+
+    @property
+    def place(self) -> Place:
+        """The place that the request was given by its caller."""
+        if self.request.place is None:
+            raise ValueError("the request has no place")
+        return self.request.place
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from selpe.baselines.train.weights import Weights, merged
 from selpe.errors import StoppedError
 from selpe.events import Answered, PoolReady, StageStarted
 from selpe.models.answers import AnswerStore, RememberingModel
-from selpe.models.base import Request
+from selpe.models.base import Place, Request
 from selpe.models.hf import HFModel
 from selpe.run.methods import Parts
 from selpe.schema import Record
@@ -47,7 +47,7 @@ def write(parts: Parts, weights: Weights, state: str, wanted: Sequence[Wanted], 
     parts.emit(StageStarted("texts", 0, len(wanted)))
     requests = (
         Request(prompt=one.prefix, temperature=taste.temperature, top_p=taste.top_p, max_tokens=taste.tokens,
-                seed=one.seed, key=f"II:{place}")
+                seed=one.seed, place=Place("II", place))
         for place, one in enumerate(wanted)
     )  # fmt: skip
     texts = [""] * len(wanted)
@@ -57,8 +57,8 @@ def write(parts: Parts, weights: Weights, state: str, wanted: Sequence[Wanted], 
                 raise answer.error
             if answer.finish == "cancelled":
                 continue
-            texts[int(answer.request.key.partition(":")[2])] = answer.text
-            parts.emit(Answered("II", answer.prompt_tokens, answer.completion_tokens, answer.seconds == 0.0))
+            texts[answer.place.number] = answer.text
+            parts.emit(Answered("II", answer.prompt_tokens, answer.completion_tokens, answer.replayed))
     if parts.cancel is not None and parts.cancel.is_set():
         raise StoppedError("stopped as asked; every finished text is kept")
     samples = [Sample(one.label, one.prefix + text.strip()) for one, text in zip(wanted, texts, strict=True)]

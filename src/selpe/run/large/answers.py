@@ -50,7 +50,7 @@ class ChunkAnswers:
             return None
         text, finish, prompt, completion = found
         ended: Finish = "length" if finish == "length" else "stop"
-        return Answer(request, text, ended, prompt_tokens=prompt, completion_tokens=completion)
+        return Answer(request, text, ended, prompt_tokens=prompt, completion_tokens=completion, replayed=True)
 
     def put(self, model: str, answer: Answer) -> None:
         """Keeps a finished answer, each once."""

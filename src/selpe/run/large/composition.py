@@ -42,11 +42,11 @@ class Composition:
         made = []
         for label, count in asked.items():
             ways = self.ways.get(label) or (Proposal(self.guide, 0, label=label or None),)
+            shown = [(label, way.guide.name, repr(way.positives), repr(way.negatives)) for way in ways]
             for i in range(count):
-                way, own = ways[(before.get(label, 0) + i) % len(ways)], _seed(f"{seed}:{name}:{label}:{i}")
-                prompt = (label, way.guide.name, id(way.positives), id(way.negatives), own % ORDERS)
+                turn, own = (before.get(label, 0) + i) % len(ways), _seed(f"{seed}:{name}:{label}:{i}")
+                way, prompt = ways[turn], (*shown[turn], own % ORDERS)
                 made.append((prompt, Proposal(way.guide, own, way.label, way.positives, way.negatives)))
-        # By first appearance, and not by the ids themselves: they differ from process to process.
         order = {prompt: number for number, prompt in enumerate(dict.fromkeys(prompt for prompt, _ in made))}
         return [proposal for _, proposal in sorted(made, key=lambda one: order[one[0]])]
 

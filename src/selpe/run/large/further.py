@@ -126,7 +126,7 @@ class Further:
     def _watch(self, answer: Answer) -> None:
         if answer.finish == "cancelled":
             return
-        stage, stored = answer.request.key.partition(":")[0], answer.seconds == 0.0 and answer.error is None
+        stage, stored = answer.request.stage, answer.replayed
         for sums in (self._took.setdefault(stage, [0, 0, 0]), self._untold.setdefault((stage, stored), [0, 0, 0])):
             sums[0] += 1
             sums[1] += answer.prompt_tokens
