@@ -20,7 +20,7 @@ from selpe.baselines.embedding import TextKernel, Texts
 from selpe.baselines.reading import Sample, read
 from selpe.baselines.variations import TONES, blanked, keywords_of
 from selpe.baselines.wasp import WASP
-from selpe.baselines.writing import Ask, TextWriter, one_line
+from selpe.baselines.writing import TextTask, TextWriter, one_line
 from selpe.config import RunConfig
 from selpe.config.methods import METHODS
 from selpe.errors import ConfigError, ModelError
@@ -200,7 +200,7 @@ def test_prompts_say_what_they_should(
     settings: Settings, family: Any, template: str, values: dict[str, Any], said: list[str]
 ) -> None:
     writer = TextWriter(parts_of(settings("augpe")), temperature=1.0)
-    prompt = writer.prompt(Ask("high", 1, template, values), family)
+    prompt = writer.prompt(TextTask("high", 1, template, values), family)
     assert [word for word in said if word not in prompt] == []
     if template == "baseline_contrast":
         assert prompt.index("BAD") < prompt.index("GOOD")
@@ -216,7 +216,7 @@ def test_a_text_shown_again_is_one_line_of_bounded_length() -> None:
 @pytest.mark.parametrize("context", [8192, 700, 500])
 def test_a_prompt_too_long_for_the_model_shows_fewer_examples(settings: Settings, context: int) -> None:
     raws = [SCHEMA.dumps(record) for record in drawn(8)]
-    ask = Ask("low", 1, "baseline_contrast", {"good": raws[:4], "bad": raws[4:]})
+    ask = TextTask("low", 1, "baseline_contrast", {"good": raws[:4], "bad": raws[4:]})
     model = FakeModel(context_length=context)
     writer = TextWriter(parts_of(settings("wasp"), model), temperature=1.0)
     (sample,) = writer.write("round", 1, [ask])
@@ -254,7 +254,7 @@ def test_texts_come_back_in_the_order_they_were_asked_for(settings: Settings) ->
     seen: list[Event] = []
     models = [Scripted(lambda r, n=n: Answer(r, f"{n}:{r.key}", "stop", seconds=1.0)) for n in "ab"]  # type: ignore[misc]
     writer = TextWriter(parts_of(settings("augpe"), *models, emit=seen.append), temperature=1.0)
-    asks = [Ask("low", i, "baseline_new", {"keyword": ""}, model=i % 2) for i in range(10)]
+    asks = [TextTask("low", i, "baseline_new", {"keyword": ""}, model=i % 2) for i in range(10)]
     written = writer.write("seeds", 0, asks)
     assert [sample.raw for sample in written] == [f"{'ab'[i % 2]}:II:{i}:0" for i in range(10)]
     assert [sample.model for sample in written] == [i % 2 for i in range(10)]
@@ -275,7 +275,7 @@ def test_a_model_that_continues_documents_is_given_the_first_brace(settings: Set
     small = Scripted(continued)
     small.name = "SmolLM2-135M"
     writer = TextWriter(parts_of(settings("augpe"), small), temperature=1.0)
-    (sample,) = writer.write("seeds", 0, [Ask("low", 0, "baseline_new", {"keyword": ""})])
+    (sample,) = writer.write("seeds", 0, [TextTask("low", 0, "baseline_new", {"keyword": ""})])
     assert prompts[0].endswith(f"\n{opening}")
     assert sample.raw == whole.replace("NAME", SCHEMA.fields[0].name)
 
@@ -286,7 +286,7 @@ def test_an_error_that_will_not_go_away_is_raised_and_one_that_may_is_tried_as_o
     def failing(retryable: bool) -> Scripted:
         return Scripted(lambda r: Answer(r, "", "error", error=ModelError("no", retryable=retryable)))
 
-    asks = [Ask("low", 0, "baseline_new", {"keyword": ""})]
+    asks = [TextTask("low", 0, "baseline_new", {"keyword": ""})]
     with pytest.raises(ModelError):
         TextWriter(parts_of(settings("augpe"), failing(False)), temperature=1.0).write("seeds", 0, asks)
     seen: list[Event] = []

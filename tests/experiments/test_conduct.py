@@ -143,7 +143,7 @@ def test_an_unexpected_error_costs_one_cell_and_tells_no_value(
     def broken(*arguments: Any) -> Any:
         raise ValueError("secret row")
 
-    monkeypatch.setattr("selpe.experiments.judging.Judge.release", broken)
+    monkeypatch.setattr("selpe.experiments.judging.CellJudge.release", broken)
     with bench(tmp_path / "exp") as made:
         done = conduct(cells(), made)
     assert set(done.failed.values()) == {"an unexpected ValueError"}

@@ -10,14 +10,14 @@ from published import ktas_file, lending_club_file, mimic_folder, openintro_file
 from selpe.errors import ConfigError, DataError, PrivacyError
 from selpe.experiments.loaders import NAMES, find, loader_of, recognise
 from selpe.experiments.loaders.enrich import require_local
-from selpe.experiments.loaders.load import Loaded, load, shortened
+from selpe.experiments.loaders.load import LoadedDataset, load, shortened
 from selpe.experiments.loaders.write import is_prepared, load_schema, write
 from selpe.intake import parse_records, read_table
 from selpe.models.fake import FakeModel
 from selpe.schema import Record, Schema
 
 
-def everything(loaded: Loaded) -> list[Record]:
+def everything(loaded: LoadedDataset) -> list[Record]:
     return [record for records in loaded.sides.values() for record in records]
 
 
@@ -142,7 +142,7 @@ def test_a_triage_file_without_stays_has_the_triage_fields_alone(tmp_path: Path)
 
 
 def test_all_stays_of_a_person_are_on_one_side(tmp_path: Path) -> None:
-    from selpe.experiments.loaders.base import Tally
+    from selpe.experiments.loaders.base import RowTally
     from selpe.experiments.loaders.load import _read
     from selpe.experiments.loaders.split import Targets, split
 
@@ -150,7 +150,7 @@ def test_all_stays_of_a_person_are_on_one_side(tmp_path: Path) -> None:
     path = loader.locate(mimic_folder(tmp_path))
     assert path is not None
     schema = load(loader, path).schema
-    rows = list(_read(list(loader.rows(path)), loader, schema, Tally(), longer=False))
+    rows = list(_read(list(loader.rows(path)), loader, schema, RowTally(), longer=False))
     assert len({row.group for row in rows}) == 80
     targets = Targets.of(dict.fromkeys("12345", 48), private=5, validation={"1": 10}, test={"2": 10})
     sides = split(

@@ -13,7 +13,7 @@ import pytest
 
 from bench_world import ask, size
 from selpe.experiments.arms import ARMS, NOTHING, PRIVATE_ROWS, REAL_ROWS
-from selpe.experiments.blocks import Block, Table, Text, markdown, mean_cell
+from selpe.experiments.blocks import Block, TableBlock, Text, markdown, mean_cell
 from selpe.experiments.charts import charts
 from selpe.experiments.designs import DESIGNS, LATER, TWO_ROUNDS
 from selpe.experiments.grid import ALL_ROWS, Cell
@@ -62,11 +62,11 @@ def figures(cell: Cell) -> list[Point]:
     return found + [Point(cell, measure, value) for measure, value in zip(names_spent, spent, strict=True)]
 
 
-def tables(blocks: Sequence[Block]) -> list[Table]:
-    return [block for block in blocks if isinstance(block, Table)]
+def tables(blocks: Sequence[Block]) -> list[TableBlock]:
+    return [block for block in blocks if isinstance(block, TableBlock)]
 
 
-def row(table: Table, start: str) -> tuple[str, ...]:
+def row(table: TableBlock, start: str) -> tuple[str, ...]:
     (found,) = [line for line in table.rows if line[0] == start]
     return found
 
@@ -248,7 +248,7 @@ def test_what_is_missing_is_said() -> None:
 
 
 def test_cells_of_a_table_cannot_break_it() -> None:
-    assert "a\\|b" in markdown([Table(("x",), (("a|b",),)), Text("t", 2)])
+    assert "a\\|b" in markdown([TableBlock(("x",), (("a|b",),)), Text("t", 2)])
 
 
 # -- charts ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from selpe.cli import console
 from selpe.cli.display import JsonLines, PlainLines, render
 from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started, Trained
 from selpe.run.event_log import EventLog, EventReader
-from selpe.run.progress import Meter, Reading, clock, duration
+from selpe.run.progress import Meter, ProgressReading, clock, duration
 
 
 @dataclass
@@ -30,7 +30,7 @@ class World:
     def __post_init__(self) -> None:
         self.meter = Meter(epsilon=self.epsilon, clock=lambda: self.now)
 
-    def hear(self, *events: Event, seconds: float = 0.0) -> Reading:
+    def hear(self, *events: Event, seconds: float = 0.0) -> ProgressReading:
         for event in events:
             self.now += seconds
             self.meter.listen(event)

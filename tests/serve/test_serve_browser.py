@@ -13,7 +13,7 @@ from headless_browser import CHROMIUM, Browser
 from selpe.events import Finished, PoolReady, StageStarted, Started
 from selpe.run.event_log import EventLog
 from selpe.serve.limits import Limits, Operator
-from selpe.serve.server import Address, build_server, url_of
+from selpe.serve.server import ListenAddress, build_server, url_of
 from selpe.serve.store import write_json
 from selpe.serve.token import Token
 from serve_world import SECRET
@@ -42,7 +42,7 @@ def test_a_browser_shows_a_run_by_its_page(tmp_path: Path) -> None:
         log.listen(PoolReady("round", 1, 8, {}, {}, ({"topic": HOSTILE, "urgency": "low"},)))
         log.listen(Finished(4))
 
-    address, operator = Address(), Operator({"fake": "fake"}, {"hash": "hash"}, Limits(workers=0))
+    address, operator = ListenAddress(), Operator({"fake": "fake"}, {"hash": "hash"}, Limits(workers=0))
     server, listener = build_server(tmp_path / "root", operator, Token(SECRET), address)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

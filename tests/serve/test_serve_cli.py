@@ -20,7 +20,7 @@ import pytest
 from in_process import selpe
 from selpe.cli import serve as command
 from selpe.errors import ConfigError, ExitCode
-from selpe.serve.server import Address, is_loopback
+from selpe.serve.server import ListenAddress, is_loopback
 
 Start = Callable[..., tuple[dict[str, Any], subprocess.Popen[str]]]
 
@@ -117,8 +117,8 @@ def test_which_hosts_are_this_machine(host: str, here: bool) -> None:
     assert is_loopback(host) is here
     if not here:
         with pytest.raises(ConfigError, match="refused"):
-            Address(host)
-        Address(host, open_to_network=True)
+            ListenAddress(host)
+        ListenAddress(host, open_to_network=True)
 
 
 @pytest.mark.parametrize(

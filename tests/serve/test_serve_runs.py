@@ -14,7 +14,7 @@ import pytest
 from selpe.config import RunConfig
 from selpe.errors import BudgetError, ConfigError
 from selpe.privacy.ledger import Charge, Ledger
-from selpe.serve.admission import Account, account_of
+from selpe.serve.admission import TableBudget, account_of
 from selpe.serve.limits import Limits, Operator, known_models
 from selpe.serve.settings import OPEN, RunSettings
 from selpe.serve.store import StoredTable, write_json
@@ -218,7 +218,7 @@ def test_an_account_counts_what_was_spent_and_what_is_reserved() -> None:
     with pytest.raises(BudgetError, match=r"1 other run\(s\) have ε 1\.5 reserved"):
         account.require_room(cap, [pure("c", "round-1", 1.1)])
     assert replace(account, held=()).free == 2.5
-    assert Account("desk", None, (), ()).free is None
+    assert TableBudget("desk", None, (), ()).free is None
 
 
 def test_a_run_at_the_command_line_and_one_of_the_server_cannot_take_the_same_epsilon(house: House) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from selpe.experiments.cells import Bench
 from selpe.experiments.designs import Ask
-from selpe.experiments.judging import Judge
+from selpe.experiments.judging import CellJudge
 from selpe.experiments.sizes import SIZES, Size
 from selpe.experiments.sources import Source, open_source
 from selpe.intake import write_table
@@ -56,7 +56,7 @@ def bench(
     found = sources or {"desk": source(root.parent / "table")}
     known = model or FakeModel()
     settings: dict[str, Any] = {
-        "judge": Judge.of(encoder, ("minilm",), most=6), "encoder": encoder, "encoder_name": "hash",
+        "judge": CellJudge.of(encoder, ("minilm",), most=6), "encoder": encoder, "encoder_name": "hash",
         "open_model": lambda llm: known, "pool": 6, **changes,
     }  # fmt: skip
     return Bench(root=root, sources=found, **settings)

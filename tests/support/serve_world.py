@@ -160,13 +160,13 @@ _SERVER = """
 import json, logging, os, sys
 from pathlib import Path
 from selpe.serve.limits import Limits, Operator
-from selpe.serve.server import Address, Commands, serve
+from selpe.serve.server import Commands, ListenAddress, serve
 from selpe.serve.token import Token
 logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
 root, secret, worker, limits = sys.argv[1:]
 operator = Operator({"fake": "fake"}, {"hash": "hash"}, Limits(**json.loads(limits)))
 commands = Commands(worker=(sys.executable, "-c", worker)) if worker else Commands()
-serve(Path(root), operator, Token(secret), Address(), ready=lambda url: print(url, flush=True), commands=commands)
+serve(Path(root), operator, Token(secret), ListenAddress(), ready=lambda url: print(url, flush=True), commands=commands)
 """
 
 

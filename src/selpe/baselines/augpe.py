@@ -18,7 +18,7 @@ from selpe.baselines.embedding import TextKernel
 from selpe.baselines.looking import Looks
 from selpe.baselines.reading import Sample, read_all, released
 from selpe.baselines.variations import blanked, keywords_of, tone, words_in
-from selpe.baselines.writing import Ask, TextWriter, seed_of, text_estimate
+from selpe.baselines.writing import TextTask, TextWriter, seed_of, text_estimate
 from selpe.config import RunConfig
 from selpe.errors import ConfigError
 from selpe.events import Finished, Included, Started
@@ -69,10 +69,10 @@ class AugPE:
         asks = [self._new(label, i) for label, quota in self._quotas.items() for i in range(quota)]
         return self._by_class(self._writer.write("seeds", 0, asks))
 
-    def _new(self, label: str, i: int) -> Ask:
+    def _new(self, label: str, i: int) -> TextTask:
         seed = seed_of(self._seed, "seed", label, i)
         keyword = random.Random(seed).choice(self._keywords) if self._keywords else ""
-        return Ask(label, seed, "baseline_new", {"keyword": keyword})
+        return TextTask(label, seed, "baseline_new", {"keyword": keyword})
 
     def _with_variations(self, elected: Population, t: int) -> dict[str, list[Sample]]:
         """The elected texts, followed by L − 1 variations of each."""
@@ -88,15 +88,15 @@ class AugPE:
         ]
         return self._by_class(self._writer.write(stage, t, asks))
 
-    def _variation(self, sample: Sample, seed: int) -> Ask:
+    def _variation(self, sample: Sample, seed: int) -> TextTask:
         """A text rephrased in some tone, or with blanks to fill in."""
         chance, settings = random.Random(seed), self._settings
         if chance.random() >= settings.fill_in:
-            return Ask(sample.label, seed, "baseline_rephrase", {"raw": sample.raw, "tone": tone(chance)})
+            return TextTask(sample.label, seed, "baseline_rephrase", {"raw": sample.raw, "tone": tone(chance)})
         # The length wanted differs a little from the text's own, so that lengths can evolve, too.
         length = max(3, round(words_in(sample.raw) * chance.uniform(0.8, 1.2)))
         gaps = blanked(sample.raw, settings.blank, chance)
-        return Ask(sample.label, seed, "baseline_fill", {"blanked": gaps, "length": length})
+        return TextTask(sample.label, seed, "baseline_fill", {"blanked": gaps, "length": length})
 
     def _by_class(self, samples: Sequence[Sample]) -> dict[str, list[Sample]]:
         found: dict[str, list[Sample]] = {label: [] for label, quota in self._quotas.items() if quota}
@@ -153,7 +153,7 @@ def _estimate(config: RunConfig, schema: Schema, plan: SpendingPlan, runs: Seque
     labels = schema.labels or ("",)
     shown = {"raw": raw, "tone": tone(random.Random(0)), "blanked": raw, "length": words_in(raw), "keyword": ""}
     templates = ("baseline_rephrase", "baseline_fill")
-    asks = [Ask(labels[i % len(labels)], i, templates[i % 2], shown) for i in range(8)]
+    asks = [TextTask(labels[i % len(labels)], i, templates[i % 2], shown) for i in range(8)]
     return text_estimate(config, schema, plan, runs, asks)
 
 

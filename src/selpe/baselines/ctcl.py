@@ -22,7 +22,7 @@ from selpe.baselines.train.learner import TorchLearner
 from selpe.baselines.train.outlook import context_of, notes_of, training_estimate, training_plan
 from selpe.baselines.train.practice import BATCH, practise
 from selpe.baselines.train.texts import condition, example
-from selpe.baselines.train.tuned import Taste, Wanted, write
+from selpe.baselines.train.tuned import TextTaste, WantedText, write
 from selpe.baselines.train.weights import Load, Weights, adapted, libraries, load_weights
 from selpe.baselines.writing import seed_of
 from selpe.config import RunConfig
@@ -79,7 +79,7 @@ class TopicGenerator:
         )
         learner = course.run()
         wanted = self._wanted(schema, topics, counts)
-        taste = Taste(own.temperature, own.top_k, own.top_p, own.tokens, own.batch)
+        taste = TextTaste(own.temperature, own.top_k, own.top_p, own.tokens, own.batch)
         outputs = _without_circles(read_all(schema, write(parts, self._tuned(), course.state, wanted, taste)))
         records = released(outputs)
         parts.emit(Finished(len(records)))
@@ -150,7 +150,7 @@ class TopicGenerator:
 
     # -- the release ---------------------------------------------------------------------------------------------
 
-    def _wanted(self, schema: Schema, topics: TopicModel, counts: Histogram) -> list[Wanted]:
+    def _wanted(self, schema: Schema, topics: TopicModel, counts: Histogram) -> list[WantedText]:
         """Conditions by class in public shares, and by topic in proportion to the noisy counts."""
         config = self.parts.config
         wanted = []
@@ -158,7 +158,8 @@ class TopicGenerator:
             for topic, count in enumerate(shares_of(counts.counts[label][0], quota)):
                 prefix = condition(schema, label, topics.keywords[topic])
                 wanted += [
-                    Wanted(label, prefix, seed_of(config.seed, "text", label, topic, place)) for place in range(count)
+                    WantedText(label, prefix, seed_of(config.seed, "text", label, topic, place))
+                    for place in range(count)
                 ]
         return wanted
 

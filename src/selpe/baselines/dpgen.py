@@ -20,7 +20,7 @@ from selpe.baselines.train.learner import TorchLearner
 from selpe.baselines.train.outlook import context_of, notes_of, training_estimate, training_plan
 from selpe.baselines.train.practice import BATCH, practise
 from selpe.baselines.train.texts import condition, example
-from selpe.baselines.train.tuned import Taste, Wanted, write
+from selpe.baselines.train.tuned import TextTaste, WantedText, write
 from selpe.baselines.train.weights import Load, Weights, adapted, libraries, load_weights
 from selpe.baselines.writing import seed_of
 from selpe.config import RunConfig
@@ -66,11 +66,11 @@ class TunedGenerator:
         )
         learner = course.run()
         wanted = [
-            Wanted(label, condition(schema, label), seed_of(parts.config.seed, "text", label, place))
+            WantedText(label, condition(schema, label), seed_of(parts.config.seed, "text", label, place))
             for label, count in quotas.items()
             for place in range(count)
         ]
-        taste = Taste(own.temperature, own.top_k, own.top_p, own.tokens, own.batch)
+        taste = TextTaste(own.temperature, own.top_k, own.top_p, own.tokens, own.batch)
         outputs = read_all(schema, write(parts, self._tuned(), course.state, wanted, taste))
         records = released(outputs)
         parts.emit(Finished(len(records)))

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from selpe.baselines.embedding import TextKernel
 from selpe.baselines.looking import Looks
 from selpe.baselines.reading import Sample, read_all, released
-from selpe.baselines.writing import Ask, TextWriter, seed_of, text_estimate
+from selpe.baselines.writing import TextTask, TextWriter, seed_of, text_estimate
 from selpe.config import RunConfig
 from selpe.errors import ConfigError
 from selpe.events import Finished, Included, Started
@@ -83,7 +83,7 @@ class WASP:
     def _first(self, weights: Sequence[float]) -> Samples:
         """The set without examples, in equal shares per model and class."""
         asks = [
-            Ask(label, seed_of(self._seed, "first", label, i), "baseline_new", {"keyword": ""}, model)
+            TextTask(label, seed_of(self._seed, "first", label, i), "baseline_new", {"keyword": ""}, model)
             for label, quota in self._waves[0].items()
             for i, model in enumerate(_dealt(quota, weights))
         ]
@@ -101,7 +101,7 @@ class WASP:
             for i, model in enumerate(_dealt(quota, weights)):
                 seed = seed_of(self._seed, "round", t, label, i)
                 shown = {"good": self._some(good, seed), "bad": self._some(bad, seed + 1)}
-                asks.append(Ask(label, seed, "baseline_contrast", shown, model))
+                asks.append(TextTask(label, seed, "baseline_contrast", shown, model))
         return self._by_class(self._writer.write("round", t, asks))
 
     def _some(self, raws: Sequence[str], seed: int) -> list[str]:
@@ -180,7 +180,7 @@ def _plan(config: RunConfig, schema: Schema, units: int) -> GaussianPlan:
 def _estimate(config: RunConfig, schema: Schema, plan: SpendingPlan, runs: Sequence[Mapping[str, Any]]) -> Estimate:
     raw = schema.dumps(schema.examples[0]) if schema.examples else "{}"
     labels, some = schema.labels or ("",), [raw] * max(1, config.wasp.shown // 2)
-    asks = [Ask(labels[i % len(labels)], i, "baseline_contrast", {"good": some, "bad": some}) for i in range(8)]
+    asks = [TextTask(labels[i % len(labels)], i, "baseline_contrast", {"good": some, "bad": some}) for i in range(8)]
     return text_estimate(config, schema, plan, runs, asks)
 
 

@@ -40,7 +40,7 @@ CHAT_TOKENS = 32  # what a chat template adds
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class TextTask:
     """One text to write: for a class, from a template with its values, by one of the models."""
 
     label: str
@@ -61,7 +61,7 @@ class TextWriter:
             loader=PackageLoader("selpe.method", "prompts"), undefined=StrictUndefined, autoescape=False
         )  # prompts are text for a model, not HTML; records are rendered as data, never as templates
 
-    def write(self, stage: str, number: int, asks: Sequence[Ask]) -> list[Sample]:
+    def write(self, stage: str, number: int, asks: Sequence[TextTask]) -> list[Sample]:
         """A sample for each ask, in order; an empty text where the model never answered."""
         emit = self._parts.emit
         emit(StageStarted(stage, number, len(asks)))
@@ -80,7 +80,7 @@ class TextWriter:
         )
         return samples
 
-    def _written(self, asks: Sequence[Ask], places: Sequence[int], texts: list[str]) -> int:
+    def _written(self, asks: Sequence[TextTask], places: Sequence[int], texts: list[str]) -> int:
         """Fills in the texts at these places, all by one model. Says how many had to be asked for again."""
         model = self._parts.models[asks[places[0]].model]
         again: Counter[int] = Counter()
@@ -112,7 +112,7 @@ class TextWriter:
 
     # -- prompts -------------------------------------------------------------------------------------------------
 
-    def _request(self, ask: Ask, place: int, attempt: int) -> Request:
+    def _request(self, ask: TextTask, place: int, attempt: int) -> Request:
         family = self._families[ask.model]
         common: dict[str, Any] = {
             "seed": seed_of(ask.seed, attempt), "min_p": MIN_P, "no_repeat": NO_REPEAT,
@@ -129,7 +129,7 @@ class TextWriter:
         text = answer.text.strip()
         return text if answer.request.messages or not text or text.startswith("{") else f"{self._opening} {text}"
 
-    def _fitting(self, ask: Ask, family: Family, room: int) -> str:
+    def _fitting(self, ask: TextTask, family: Family, room: int) -> str:
         """The prompt, with fewer examples where a small model's context would not hold it and an answer."""
         model = self._parts.models[ask.model]
         most = self._contexts[ask.model] - room - CHAT_TOKENS
@@ -140,7 +140,7 @@ class TextWriter:
             text = self.prompt(ask, family, less)
         return text
 
-    def prompt(self, ask: Ask, family: Family, less: int = 0) -> str:
+    def prompt(self, ask: TextTask, family: Family, less: int = 0) -> str:
         """The prompt of one ask, with so many examples `less` of each kind."""
         schema = self._schema
         own = [record for record in schema.examples if schema.label_of(record) == (ask.label or None)]
@@ -189,7 +189,7 @@ def seed_of(*parts: object) -> int:
 
 
 def text_estimate(
-    config: RunConfig, schema: Schema, plan: SpendingPlan, runs: Sequence[Mapping[str, Any]], asks: Sequence[Ask]
+    config: RunConfig, schema: Schema, plan: SpendingPlan, runs: Sequence[Mapping[str, Any]], asks: Sequence[TextTask]
 ) -> Estimate:
     """What a run that writes texts will take, judged by a few typical asks where no earlier run tells."""
     candidates = plan.candidates if isinstance(plan, GaussianPlan) else 0

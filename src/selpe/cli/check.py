@@ -16,7 +16,7 @@ from selpe.errors import ConfigError, ExitCode, SelPEError
 
 if TYPE_CHECKING:
     from selpe.config import RunConfig
-    from selpe.intake import Problem, Reading
+    from selpe.intake import Reading, RowProblem
     from selpe.intake.options import ReadingOptions
     from selpe.schema import Schema
 
@@ -28,7 +28,7 @@ _MOST_LINES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckLine:
     """One line of the checklist, with lines below it where there is more to say."""
 
     what: str
@@ -52,7 +52,7 @@ def check(
     encoding: Annotated[str | None, typer.Option(help="The text encoding, when it is not found by itself.")] = None,
 ) -> None:
     """Check settings, schema, data, model and disk; say what is not ready and what to do about it."""
-    findings: list[Finding] = []
+    findings: list[CheckLine] = []
     settings = _settings(config, schema is None or data is None, findings)
     loaded = _schema(schema or (Path(settings.data_schema) if settings else None), findings)
     source = data or (settings.data if settings else None)
@@ -71,7 +71,7 @@ def check(
         sys.exit(ExitCode.BAD_INPUT)
 
 
-def _settings(path: Path | None, needed: bool, findings: list[Finding]) -> RunConfig | None:
+def _settings(path: Path | None, needed: bool, findings: list[CheckLine]) -> RunConfig | None:
     from selpe.config import load_config
 
     path = path or Path("selpe.yaml")
@@ -88,7 +88,9 @@ def _settings(path: Path | None, needed: bool, findings: list[Finding]) -> RunCo
     except SelPEError as error:
         findings.append(_failed("settings", error))
         return None
-    findings.append(Finding("settings", "ok", f"{path.name}: data set '{settings.dataset}', ε = {settings.epsilon:g}"))
+    findings.append(
+        CheckLine("settings", "ok", f"{path.name}: data set '{settings.dataset}', ε = {settings.epsilon:g}")
+    )
     return settings
 
 
@@ -100,7 +102,7 @@ def _options(settings: RunConfig | None, *, other_table: bool) -> ReadingOptions
     return replace(how, query=None, sheet=None) if other_table else how
 
 
-def _schema(path: Path | None, findings: list[Finding]) -> Schema | None:
+def _schema(path: Path | None, findings: list[CheckLine]) -> Schema | None:
     from selpe.schema import Schema
 
     if path is None:
@@ -112,11 +114,11 @@ def _schema(path: Path | None, findings: list[Finding]) -> Schema | None:
         return None
     said = f"{path.name}: {len(schema.fields)} fields, {len(schema.rules)} rules, "
     said += f"label '{schema.label}'" if schema.label else "no label"
-    findings.append(Finding("schema", "ok", said))
+    findings.append(CheckLine("schema", "ok", said))
     open_fields = schema.unconfirmed
     if open_fields:
         findings.append(
-            Finding(
+            CheckLine(
                 "confirmed",
                 "wrong",
                 f"{len(open_fields)} fields are drafts: {', '.join(open_fields)}",
@@ -124,15 +126,15 @@ def _schema(path: Path | None, findings: list[Finding]) -> Schema | None:
             )
         )
     else:
-        findings.append(Finding("confirmed", "ok", "every field is confirmed as public"))
+        findings.append(CheckLine("confirmed", "ok", "every field is confirmed as public"))
     bare = [field.name for field in schema.fields if not field.description]
     if bare:
         hint = "Describe each in a sentence: the model knows the fields by their descriptions."
-        findings.append(Finding("described", "note", f"no description: {', '.join(bare)}", hint))
+        findings.append(CheckLine("described", "note", f"no description: {', '.join(bare)}", hint))
     return schema
 
 
-def _data(source: str, schema: Schema | None, findings: list[Finding], how: ReadingOptions) -> None:
+def _data(source: str, schema: Schema | None, findings: list[CheckLine], how: ReadingOptions) -> None:
     from selpe.intake.core import COUNTED
 
     try:
@@ -143,49 +145,51 @@ def _data(source: str, schema: Schema | None, findings: list[Finding], how: Read
         return
     total = len(table) + len(table.broken)
     if reading is None:
-        findings.append(Finding("data", "note", f"{table.source}: {total:,} rows read, but there is no schema to fit"))
+        findings.append(
+            CheckLine("data", "note", f"{table.source}: {total:,} rows read, but there is no schema to fit")
+        )
         return
     if reading.problems:
         said = f"{table.source}: {reading.dropped:,} of {total:,} rows do not fit the schema"
         abstain = how.skip_bad_rows and bool(reading.records)
         said += " and will abstain: they count, and choose nothing" if abstain else ""
         hint = f"Correct the rows or the schema ({COUNTED[table.counting]})."
-        findings.append(Finding("data", "note" if abstain else "wrong", said, hint, _lines(reading.problems)))
+        findings.append(CheckLine("data", "note" if abstain else "wrong", said, hint, _lines(reading.problems)))
     else:
-        findings.append(Finding("data", "ok", f"{table.source}: all {total:,} rows fit the schema"))
+        findings.append(CheckLine("data", "ok", f"{table.source}: all {total:,} rows fit the schema"))
     findings.extend(_remarks(reading))
 
 
-def _lines(problems: tuple[Problem, ...]) -> tuple[str, ...]:
+def _lines(problems: tuple[RowProblem, ...]) -> tuple[str, ...]:
     shown = tuple(problem.message for problem in problems[:_MOST_LINES])
     more = len(problems) - len(shown)
     return (*shown, f"… and {more} more kinds of problem") if more else shown
 
 
-def _remarks(reading: Reading) -> list[Finding]:
-    remarks = [Finding("reading", "note", note) for note in reading.notes]
+def _remarks(reading: Reading) -> list[CheckLine]:
+    remarks = [CheckLine("reading", "note", note) for note in reading.notes]
     if len(reading.records) < _FEW_ROWS:
         hint = "`selpe plan` shows how far so few rows can steer at your ε."
-        remarks.append(Finding("size", "note", f"fewer than {_FEW_ROWS} rows fit the schema", hint))
+        remarks.append(CheckLine("size", "note", f"fewer than {_FEW_ROWS} rows fit the schema", hint))
     return remarks
 
 
-def _cluster(address: str, findings: list[Finding]) -> None:
+def _cluster(address: str, findings: list[CheckLine]) -> None:
     """The workers open the model on their nodes; what can be told here is whether they can be asked."""
     if find_spec("ray") is None:
         findings.append(
-            Finding("model", "wrong", "Ray is not installed", "pip install 'selpe[ray]', here and on all nodes.")
+            CheckLine("model", "wrong", "Ray is not installed", "pip install 'selpe[ray]', here and on all nodes.")
         )
         return
-    findings.append(Finding("model", "note", f"on a Ray cluster ({address}), not contacted by this check"))
+    findings.append(CheckLine("model", "note", f"on a Ray cluster ({address}), not contacted by this check"))
 
 
-def _model(llm: str, findings: list[Finding]) -> None:
+def _model(llm: str, findings: list[CheckLine]) -> None:
     if llm == "fake":
-        findings.append(Finding("model", "note", "the fake model: its records follow the schema and mean nothing"))
+        findings.append(CheckLine("model", "note", "the fake model: its records follow the schema and mean nothing"))
         return
     if "://" in llm:
-        findings.append(Finding("model", "note", f"a server at {_host(llm)}, not contacted by this check"))
+        findings.append(CheckLine("model", "note", f"a server at {_host(llm)}, not contacted by this check"))
         return
     from selpe.models.store.store import ModelStore
 
@@ -193,9 +197,9 @@ def _model(llm: str, findings: list[Finding]) -> None:
         place = ModelStore().path(llm)
     except SelPEError:
         said = f"'{llm}' is not on this machine yet"
-        findings.append(Finding("model", "note", said, f"`selpe models pull {llm}` fetches it; a run does so too."))
+        findings.append(CheckLine("model", "note", said, f"`selpe models pull {llm}` fetches it; a run does so too."))
         return
-    findings.append(Finding("model", "ok", f"'{llm}' is here ({place.name})"))
+    findings.append(CheckLine("model", "ok", f"'{llm}' is here ({place.name})"))
 
 
 def _host(url: str) -> str:
@@ -203,22 +207,22 @@ def _host(url: str) -> str:
     return url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
 
 
-def _disk(folder: Path, findings: list[Finding]) -> None:
+def _disk(folder: Path, findings: list[CheckLine]) -> None:
     there = next((place for place in (folder, *folder.parents) if place.exists()), Path("/"))
     free = shutil.disk_usage(there).free
     said = f"{free / 10**9:.1f} GB free for {folder.name}/"
     if free < _ENOUGH_DISK:
         hint = f"Free some space, or set 'out' to another disk ({_ENOUGH_DISK // 10**9} GB are wanted)."
-        findings.append(Finding("disk", "wrong", said, hint))
+        findings.append(CheckLine("disk", "wrong", said, hint))
     else:
-        findings.append(Finding("disk", "ok", said))
+        findings.append(CheckLine("disk", "ok", said))
 
 
-def _failed(what: str, error: SelPEError) -> Finding:
-    return Finding(what, "wrong", str(error), error.hint)
+def _failed(what: str, error: SelPEError) -> CheckLine:
+    return CheckLine(what, "wrong", str(error), error.hint)
 
 
-def _render(findings: list[Finding]) -> None:
+def _render(findings: list[CheckLine]) -> None:
     emit(
         {
             "ok": all(finding.state != "wrong" for finding in findings),

@@ -13,7 +13,7 @@ from selpe.cli.console import emit, err, json_mode, out
 from selpe.errors import ConfigError
 
 if TYPE_CHECKING:
-    from selpe.experiments.loaders.load import Loaded
+    from selpe.experiments.loaders.load import LoadedDataset
     from selpe.models.base import ChatModel
 
 Source = Annotated[Path, typer.Argument(help="The publisher's file, or the folder it came in.", show_default=False)]
@@ -109,7 +109,7 @@ def _opened(enrich: str) -> Iterator[ChatModel | None]:
         model.close()
 
 
-def _report(loaded: Loaded, folder: Path) -> None:
+def _report(loaded: LoadedDataset, folder: Path) -> None:
     sides = {side: loaded.counts(side) for side in loaded.sides}
     emit(
         {

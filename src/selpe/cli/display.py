@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from selpe.cli.console import err, json_mode
 from selpe.events import Answered, Event, Finished, PoolReady, Selected, StageStarted, Started
-from selpe.run.progress import Meter, Reading, clock
+from selpe.run.progress import Meter, ProgressReading, clock
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -26,10 +26,10 @@ _TIGHT, _VERY_TIGHT = 60, 40  # columns below which only the essentials are show
 class Display(Protocol):
     """Shows a run. `event` gets every event, `tick` is called about once a second."""
 
-    def event(self, event: Event, reading: Reading) -> None:
+    def event(self, event: Event, reading: ProgressReading) -> None:
         """Something happened."""
 
-    def tick(self, reading: Reading) -> None:
+    def tick(self, reading: ProgressReading) -> None:
         """A second has passed."""
 
 
@@ -82,7 +82,7 @@ def _ticking(display: Display, meter: Meter) -> Iterator[Callable[[Event], None]
 # -- the live display ------------------------------------------------------------------------------------------------
 
 
-def render(reading: Reading, width: int) -> RenderableType:
+def render(reading: ProgressReading, width: int) -> RenderableType:
     """The display at one moment: a headline, the bar, the budget, and the counts; nothing wraps."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
@@ -116,7 +116,7 @@ def render(reading: Reading, width: int) -> RenderableType:
     return Group(*lines)
 
 
-def _budget(reading: Reading, tight: bool) -> RenderableType:
+def _budget(reading: ProgressReading, tight: bool) -> RenderableType:
     from rich.text import Text
 
     share = reading.spent / reading.epsilon if reading.epsilon else 0.0
@@ -131,7 +131,7 @@ def _budget(reading: Reading, tight: bool) -> RenderableType:
     return line
 
 
-def _counts(reading: Reading, tight: bool) -> str:
+def _counts(reading: ProgressReading, tight: bool) -> str:
     parts = [f"{reading.records_per_second:.1f} records/s", f"{reading.tokens_per_second:,.0f} tokens/s"]
     if reading.replayed:
         parts.append(f"{reading.replayed:,} answers from disk")
@@ -147,16 +147,16 @@ class Milestones:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def event(self, event: Event, reading: Reading) -> None:
+    def event(self, event: Event, reading: ProgressReading) -> None:
         """Prints a line for events worth keeping."""
         if said := milestone(event, reading):
             self._console.print(f"[green]✓[/] [dim]{clock(reading.elapsed):>5}[/]  {said}", highlight=False)
 
-    def tick(self, reading: Reading) -> None:
+    def tick(self, reading: ProgressReading) -> None:
         """The live display refreshes itself."""
 
 
-def milestone(event: Event, reading: Reading) -> str:
+def milestone(event: Event, reading: ProgressReading) -> str:
     """One line about an event that closes something; '' for the others."""
     if isinstance(event, PoolReady):
         lost = sum(event.given_up.values())
@@ -190,7 +190,7 @@ class PlainLines:
         self._clock = clock
         self._last = clock()
 
-    def event(self, event: Event, reading: Reading) -> None:
+    def event(self, event: Event, reading: ProgressReading) -> None:
         """A line for stages and choices."""
         if isinstance(event, Started):
             rounds = f"{event.rounds} round{'s' if event.rounds > 1 else ''}"
@@ -204,7 +204,7 @@ class PlainLines:
         if said:
             self._print(f"[{clock(reading.elapsed)}] {said}")
 
-    def tick(self, reading: Reading) -> None:
+    def tick(self, reading: ProgressReading) -> None:
         """A line when the last one is ten seconds old."""
         if self._clock() - self._last >= LINE_EVERY:
             self._print(
@@ -220,14 +220,14 @@ class PlainLines:
 class JsonLines:
     """Every event as a JSON line, and one with the whole reading a second."""
 
-    def event(self, event: Event, reading: Reading) -> None:
+    def event(self, event: Event, reading: ProgressReading) -> None:
         """The event as it is; sample records stay out, they are many and in the release anyway."""
         content = event.as_dict()
         for bulky in ("samples", "records") if isinstance(event, PoolReady | Selected) else ():
             content.pop(bulky, None)
         self._write(content)
 
-    def tick(self, reading: Reading) -> None:
+    def tick(self, reading: ProgressReading) -> None:
         """The reading."""
         content = reading.as_dict()
         for bulky in ("samples", "choices"):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from selpe.experiments.cells import Bench
     from selpe.experiments.designs import Ask
     from selpe.experiments.grid import Cell
-    from selpe.experiments.outlook import Outlook
+    from selpe.experiments.outlook import GridOutlook
     from selpe.experiments.sources import Source
     from selpe.models.base import ChatModel
 
@@ -113,7 +113,7 @@ def _bench(
     from selpe.evaluation.views import open_view
     from selpe.evaluation.views.embedding import Embeddings
     from selpe.experiments.cells import Bench
-    from selpe.experiments.judging import Judge
+    from selpe.experiments.judging import CellJudge
     from selpe.experiments.trained import TrainPython
     from selpe.run.session import open_encoder, open_model
 
@@ -131,7 +131,7 @@ def _bench(
     bench = Bench(
         root=root,
         sources=sources,
-        judge=Judge.of(
+        judge=CellJudge.of(
             opened,
             ask.size.views,
             on=on,
@@ -155,7 +155,7 @@ def _bench(
 # -- before ----------------------------------------------------------------------------------------------------------
 
 
-def _show_outlook(name: str, expected: Outlook, cells: Sequence[Cell], bench: Bench) -> None:
+def _show_outlook(name: str, expected: GridOutlook, cells: Sequence[Cell], bench: Bench) -> None:
     from selpe.experiments.conduct import refused
 
     skipped = refused(cells, bench)

@@ -52,7 +52,7 @@ def serve(
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn")):
         raise ConfigError("the server is not installed", hint="pip install 'selpe[server]'")
     from selpe.serve.limits import IN_PROCESS_ENCODERS, Limits, Operator, known_models
-    from selpe.serve.server import Address, is_loopback
+    from selpe.serve.server import ListenAddress, is_loopback
     from selpe.serve.server import serve as listen
     from selpe.serve.token import load_token
 
@@ -61,7 +61,7 @@ def serve(
     operator = Operator(
         _named(model, "--model") or known_models(), _named(encoder, "--encoder") or IN_PROCESS_ENCODERS, limits
     )
-    address = Address(host, port, tuple(allowed_host or ()), tls_cert, tls_key, open_to_network)
+    address = ListenAddress(host, port, tuple(allowed_host or ()), tls_cert, tls_key, open_to_network)
     path = token_file or root / "token"
     token = load_token(path)
     if not is_loopback(host):

@@ -39,7 +39,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class Predictions:
     """What a trained view says about the test records."""
 
     chances: Chances  # p̂, one column per class of the trial; a class that was never seen has a constant one
@@ -47,7 +47,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class TrainingSet:
     """A set of labelled records to train on."""
 
     name: str
@@ -57,7 +57,7 @@ class Training:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, schema: Schema, name: str, given: Sequence[Record], trial: Trial) -> Training:
+    def of(cls, schema: Schema, name: str, given: Sequence[Record], trial: Trial) -> TrainingSet:
         """The records of a set that have a class of the schema."""
         records, labels = _labelled(schema, given)
         missing = tuple(label for label in trial.classes if label not in set(labels))
@@ -76,7 +76,7 @@ class Training:
             )
         return cls(name, tuple(records), tuple(labels), missing, notes)
 
-    def answers(self, view: View, trial: Trial, seeds: Sequence[int], tick: Tick) -> list[Answers]:
+    def answers(self, view: View, trial: Trial, seeds: Sequence[int], tick: Tick) -> list[Predictions]:
         """What the view says about the test records after each training; the set has at least one record."""
         columns = sorted(set(self.labels))
         if len(columns) == 1:
@@ -100,7 +100,7 @@ def _left_out(what: str, count: int) -> tuple[str, ...]:
     return (f"{count} {what} have no class of the schema and are left out",) if count else ()
 
 
-def _arranged(chances: Chances, columns: Sequence[str], trial: Trial) -> Answers:
+def _arranged(chances: Chances, columns: Sequence[str], trial: Trial) -> Predictions:
     """A view's columns, one per class of its training set, as the trial's columns."""
     arranged = np.zeros((len(trial.records), len(trial.classes)))
     place = {label: number for number, label in enumerate(trial.classes)}
@@ -108,4 +108,4 @@ def _arranged(chances: Chances, columns: Sequence[str], trial: Trial) -> Answers
         if label in place:
             arranged[:, place[label]] = chances[:, number]
     places = np.array([place.get(label, -1) for label in columns], dtype=np.intp)
-    return Answers(arranged, places[np.argmax(chances, axis=1)])
+    return Predictions(arranged, places[np.argmax(chances, axis=1)])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from selpe.errors import ConfigError, PrivacyError
 from selpe.evaluation.roc import areas, interval, resampled
-from selpe.evaluation.trial import Answers, Training, Trial
+from selpe.evaluation.trial import Predictions, TrainingSet, Trial
 from selpe.evaluation.views import open_view
 from selpe.evaluation.views.base import Tick, View, ViewKind
 from selpe.evaluation.views.embedding import Embeddings
@@ -111,7 +111,7 @@ def utility(
     for view in opened:
         _check_remote(view, allow_remote)
         view.require()
-    trainings = [Training.of(schema, name, records, trial) for name, records in sets.items()]
+    trainings = [TrainingSet.of(schema, name, records, trial) for name, records in sets.items()]
     steps = _Steps(len(opened) * len(trainings), progress)
     scores: list[Score] = []
     for view in opened:
@@ -128,7 +128,7 @@ def utility(
     return Utility(tuple(scores), tuple(note for note in dict.fromkeys(notes) if note))
 
 
-def _score(view: View, training: Training, trial: Trial, answers: Sequence[Answers], bootstrap: int) -> Score:
+def _score(view: View, training: TrainingSet, trial: Trial, answers: Sequence[Predictions], bootstrap: int) -> Score:
     """What one view reached with one training set, averaged over its trainings."""
     by_class = np.array([areas(trial.truth, one.chances) for one in answers])
     by_seed = by_class.mean(axis=1)

@@ -20,14 +20,14 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableBlock:
     """A table: the first column is what a row is about."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
-Block: TypeAlias = Text | Table
+Block: TypeAlias = Text | TableBlock
 
 
 def markdown(blocks: Sequence[Block]) -> str:
@@ -39,7 +39,7 @@ def _text(block: Text) -> str:
     return f"{'#' * block.level} {block.content}" if block.level else block.content
 
 
-def _table(block: Table) -> str:
+def _table(block: TableBlock) -> str:
     lines = [block.headings, ("---", *("---:" for _ in block.headings[1:])), *block.rows]
     return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
 

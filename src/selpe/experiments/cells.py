@@ -20,7 +20,7 @@ from selpe.experiments.arms import TRAINED
 from selpe.experiments.classify import classifier_scores
 from selpe.experiments.code import code_fingerprint
 from selpe.experiments.grid import Cell
-from selpe.experiments.judging import Judge, Measure
+from selpe.experiments.judging import CellJudge, Measure
 from selpe.experiments.shared import SharedAnswers, TimedEncoder, slug
 from selpe.experiments.sources import Sources, Split
 from selpe.experiments.trained import TrainPython, torch_is_here
@@ -44,7 +44,7 @@ class Bench:
 
     root: Path
     sources: Sources
-    judge: Judge
+    judge: CellJudge
     encoder: Encoder
     encoder_name: str
     open_model: Callable[[str], ChatModel]

@@ -49,7 +49,7 @@ class Silent:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class GridOutcome:
     """What came of a grid: results by cell, and why others have none."""
 
     results: dict[str, dict[str, Any]] = field(default_factory=dict)  # by key
@@ -78,7 +78,7 @@ def in_turn(cells: Sequence[Cell], job: int, jobs: int) -> list[Cell]:
 
 def conduct(
     cells: Sequence[Cell], bench: Bench, listener: Listener | None = None, *, job: int = 0, jobs: int = 1
-) -> Done:
+) -> GridOutcome:
     """Does what is still to do, and gives the results of all cells; `job` counts the processes that do so from 0.
 
     A cell that fails is reported and tried again next time; the others go on. What the user stops, stops everything.
@@ -110,7 +110,7 @@ def conduct(
         if len(elsewhere) == len(waiting):
             _pause(bench)
         waiting = elsewhere
-    return Done(gathered(cells, bench), failed, refused(cells, bench), fresh)
+    return GridOutcome(gathered(cells, bench), failed, refused(cells, bench), fresh)
 
 
 def gathered(cells: Sequence[Cell], bench: Bench) -> dict[str, dict[str, Any]]:

@@ -49,7 +49,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class CellJudge:
     """The yardstick of an experiment: the same for all its cells.
 
     `on` is the side that figures are measured on, `most` a cap on its rows a class. The encoder remembers texts: test
@@ -65,7 +65,7 @@ class Judge:
     @classmethod
     def of(
         cls, encoder: Encoder, views: Sequence[str], *, on: str = "test", most: int | None = None, allowed: str = ""
-    ) -> Judge:
+    ) -> CellJudge:
         """A judge whose encoder remembers. Raises PrivacyError where it would send rows to a host not allowed."""
         require_local(encoder, allowed or ())
         return cls(Remembering(encoder), tuple(views), on, most, allowed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from selpe.experiments import paper
 from selpe.experiments.arms import ARMS, CONTROLS, title_of
-from selpe.experiments.blocks import Block, Table, Text, mean_cell
+from selpe.experiments.blocks import Block, TableBlock, Text, mean_cell
 from selpe.experiments.designs import LATER, TWO_ROUNDS
 from selpe.experiments.grid import Factor
 from selpe.experiments.lead import difference, lead_table
@@ -25,7 +25,7 @@ _AS_FIGURE = Text("The paper shows this as a figure without numbers.")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TableLine:
     """A line of a table by ε: what it is called, which cells it is of, and what the paper prints there."""
 
     title: str
@@ -39,7 +39,9 @@ class Line:
         return Meant.under(self.data, self.row, value, **dict(self.factors))
 
 
-def by_epsilon(results: Results, epsilons: Sequence[float], lines: Sequence[Line], validity: str, what: str) -> Table:
+def by_epsilon(
+    results: Results, epsilons: Sequence[float], lines: Sequence[TableLine], validity: str, what: str
+) -> TableBlock:
     """Three columns for every ε: both kinds of view and a rate of validity. Controls stand under each."""
     headings, columns = [what], []
     for value in epsilons:
@@ -55,7 +57,7 @@ def by_epsilon(results: Results, epsilons: Sequence[float], lines: Sequence[Line
                 ]
             )
     cells = zip(*columns, strict=True)
-    return Table(tuple(headings), tuple((line.title, *row) for line, row in zip(lines, cells, strict=True)))
+    return TableBlock(tuple(headings), tuple((line.title, *row) for line, row in zip(lines, cells, strict=True)))
 
 
 def _top(means: Sequence[Mean | None]) -> int:
@@ -72,7 +74,7 @@ def _main(results: Results, setting: Setting) -> list[Block]:
     blocks: list[Block] = []
     for data in results.data():
         name = setting.papers.get(data, "")
-        lines = [Line(title_of(row), data, row, printed=_from_main(name, row)) for row in results.ordered_rows()]
+        lines = [TableLine(title_of(row), data, row, printed=_from_main(name, row)) for row in results.ordered_rows()]
         blocks.append(Text(f"{data} (the paper: {name})" if name else data, 2))
         blocks.append(by_epsilon(results, setting.ordered, lines, "r_cfg", "method"))
     return blocks + lead_table(results, setting.ordered)
@@ -86,12 +88,12 @@ def _backbone(results: Results, setting: Setting) -> list[Block]:
     blocks: list[Block] = []
     for data in results.data():
         lines = [
-            Line(f"{llm}: {title_of(row)}", data, row, (("backbone", llm),), _from_backbone(llm, row))
+            TableLine(f"{llm}: {title_of(row)}", data, row, (("backbone", llm),), _from_backbone(llm, row))
             for llm in results.values("backbone")
             for row in results.ordered_rows()
             if any(cell.row == row and cell.factors.get("backbone") == llm for cell in results.cells)
         ]
-        lines += [Line(title_of(row), data, row) for row in results.ordered_rows() if row.endswith("rows")]
+        lines += [TableLine(title_of(row), data, row) for row in results.ordered_rows() if row.endswith("rows")]
         blocks.append(Text(data, 2))
         blocks.append(by_epsilon(results, setting.ordered, lines, "s_cfg", "model"))
     return [*blocks, Text("As printed, on MIMIC", 2), _as_printed()]
@@ -111,7 +113,7 @@ def _same(llm: str) -> str:
     return next((name for name in paper.backbones() if plain(name) in plain(llm)), "")
 
 
-def _as_printed() -> Table:
+def _as_printed() -> TableBlock:
     headings = ["model"]
     for value in paper.EPSILONS:
         headings += [f"ε = {epsilon(value)}: text", "structured", "S-CFG"]
@@ -119,7 +121,7 @@ def _as_printed() -> Table:
         (name, *(f"{cell:g}" for value in paper.EPSILONS for cell in paper.backbone(name, value) or ()))
         for name in paper.backbones()
     )
-    return Table(tuple(headings), rows)
+    return TableBlock(tuple(headings), rows)
 
 
 def _scale(results: Results, setting: Setting) -> list[Block]:
@@ -138,7 +140,7 @@ def _scale(results: Results, setting: Setting) -> list[Block]:
                     for row in results.ordered_rows()
                 )  # fmt: skip
                 blocks.append(Text(f"{data}, ε = {epsilon(value)}, {kind} AUC by private rows a class", 2))
-                blocks.append(Table(headings, rows))
+                blocks.append(TableBlock(headings, rows))
     return [*blocks, _AS_FIGURE]
 
 
@@ -156,11 +158,11 @@ def _hyper(results: Results, setting: Setting) -> list[Block]:
                     rows.append((f"{exact}", *_short(results, meant)))
                 if rows:
                     blocks.append(Text(f"{data}, ε = {epsilon(value)}: {title}", 2))
-                    blocks.append(Table((parameter, *headings), tuple(rows)))
+                    blocks.append(TableBlock((parameter, *headings), tuple(rows)))
         controls = [row for row in results.ordered_rows() if row in CONTROLS]
         blocks.append(Text(f"{data}: controls", 2))
         blocks.append(
-            Table(("control", *headings), tuple((row, *_short(results, Meant(data, row))) for row in controls))
+            TableBlock(("control", *headings), tuple((row, *_short(results, Meant(data, row))) for row in controls))
         )
     return [*blocks, _AS_FIGURE]
 
@@ -189,7 +191,7 @@ def _ablation(results: Results, setting: Setting) -> list[Block]:
                 valid = mean_cell(results.mean("s_cfg", meant))
                 rows.append((title_of(row), text, structured, mean_cell(Mean.of(list(mine.values()))), apart, valid))
             blocks.append(Text(f"{data}, ε = {epsilon(value)}", 2))
-            blocks.append(Table(headings, tuple(rows)))
+            blocks.append(TableBlock(headings, tuple(rows)))
             if two:
                 blocks.append(Text(f"{', '.join(LATER)}: two rounds, less those of '{TWO_ROUNDS}'.".capitalize()))
     return blocks
@@ -206,7 +208,7 @@ def _privacy(results: Results, setting: Setting) -> list[Block]:
                 for row in results.ordered_rows()
             )  # fmt: skip
             blocks.append(Text(f"{data}, ε = {epsilon(value)}", 2))
-            blocks.append(Table(headings, rows))
+            blocks.append(TableBlock(headings, rows))
     return blocks
 
 

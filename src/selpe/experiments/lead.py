@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from selpe.experiments.arms import ARMS, NOTHING, OURS, title_of
-from selpe.experiments.blocks import Block, Table, Text, mean_cell
+from selpe.experiments.blocks import Block, TableBlock, Text, mean_cell
 from selpe.experiments.results import Mean, Meant, Results
 
 BASELINES = tuple(name for name in ARMS if name not in OURS)
@@ -91,7 +91,7 @@ def lead_table(results: Results, epsilons: Sequence[float]) -> list[Block]:
         "Differences are paired by seed. A baseline takes part with its figures at a larger ε where it was not run at "
         "this one, and DP-DS, which releases a classifier and no records, with that classifier's AUC."
     )
-    return [Text("Does it lead?", 2), Table(headings, rows), Text(said)]
+    return [Text("Does it lead?", 2), TableBlock(headings, rows), Text(said)]
 
 
 def _word(answer: bool | None) -> str:

@@ -23,7 +23,7 @@ _OF_TEXTS = ("guides", "multiplicity", "stages", "temperature", "record_temperat
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class GridOutlook:
     """The estimate of a grid. `slowest` is the time of each row's cells together."""
 
     cells: int
@@ -43,7 +43,7 @@ class Outlook:
         }  # fmt: skip
 
 
-def outlook(cells: Sequence[Cell], todo: Sequence[Cell], bench: Bench) -> Outlook:
+def outlook(cells: Sequence[Cell], todo: Sequence[Cell], bench: Bench) -> GridOutlook:
     """The estimate for what is still to do."""
     known: dict[tuple[Any, ...], tuple[int, float, str]] = {}
     by_row: dict[str, float] = {}
@@ -68,7 +68,7 @@ def outlook(cells: Sequence[Cell], todo: Sequence[Cell], bench: Bench) -> Outloo
     keys = {bench.key(cell) for cell in cells if not bench.refusal(cell)}
     done = {bench.key(cell): result for cell in cells if (result := bench.result(cell)) is not None}
     older = sum(result.get("code") != code_fingerprint() for result in done.values())
-    return Outlook(
+    return GridOutlook(
         len(keys), len(keys) - len(todo), tokens, sum(by_row.values()), "; ".join(said), by_row, older
     )  # fmt: skip
 

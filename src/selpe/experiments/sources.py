@@ -15,7 +15,7 @@ from pathlib import Path
 from selpe.errors import ConfigError, DataError
 from selpe.experiments.grid import ALL_ROWS
 from selpe.experiments.loaders import NAMES, find, loader_of, recognise
-from selpe.experiments.loaders.load import Loaded, load
+from selpe.experiments.loaders.load import LoadedDataset, load
 from selpe.experiments.loaders.split import SIDES, Targets, split
 from selpe.experiments.loaders.write import is_prepared, load_schema, write
 from selpe.intake import parse_records, read_table, write_table
@@ -171,7 +171,7 @@ def _own(path: Path, schema: Schema, test: Path | None) -> Source:
             sides = _parted(rows, schema, seed, private)
         else:
             sides = {"private": rows, "validation": [], "test": _records(test, schema), "reserve": []}
-        write(Loaded(path.stem, path.name, schema, sides, len(rows), {}), folder, seed=seed)
+        write(LoadedDataset(path.stem, path.name, schema, sides, len(rows), {}), folder, seed=seed)
 
     stamp = [*_stamp(path), schema.fingerprint(), *(_stamp(test) if test else ())]
     return Source(_slug(path.stem), "", _identity(str(path.resolve()), *stamp), make, own=True, whole=test is not None)

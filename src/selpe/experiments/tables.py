@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from selpe.experiments import paper
 from selpe.experiments.arms import CONTROLS, title_of
-from selpe.experiments.blocks import Block, Table, Text, mean_cell, spent_cell
+from selpe.experiments.blocks import Block, TableBlock, Text, mean_cell, spent_cell
 from selpe.experiments.grid import ALL_ROWS, Cell
 from selpe.experiments.results import Mean, Meant, Results
 from selpe.report.words import NOTHING, compact, epsilon
@@ -109,7 +109,7 @@ def everything(results: Results) -> list[Block]:
         lines = sorted(found, key=lambda meant: meant.row in CONTROLS)
         if len(results.data()) > 1:
             blocks.append(Text(data, 3))
-        blocks.append(Table(HEADINGS, tuple(_line(results, meant) for meant in lines)))
+        blocks.append(TableBlock(HEADINGS, tuple(_line(results, meant) for meant in lines)))
     return blocks
 
 

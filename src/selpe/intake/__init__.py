@@ -5,12 +5,12 @@
 
 from selpe.intake.core import Table
 from selpe.intake.read import read_table
-from selpe.intake.records import Problem, Reading, inferred_fields, parse_records, to_records
+from selpe.intake.records import Reading, RowProblem, inferred_fields, parse_records, to_records
 from selpe.intake.write import to_frame, write_table
 
 __all__ = [
-    "Problem",
     "Reading",
+    "RowProblem",
     "Table",
     "inferred_fields",
     "parse_records",

@@ -37,7 +37,7 @@ Note = Literal["", "rounded", "respelt"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CellOutcome:
     """A cell's value, or what the cell must be; and whether reading changed it."""
 
     value: Value = None
@@ -53,15 +53,15 @@ class Conventions:
     decimal: DecimalMark | None = None
 
 
-def reader_of(field: Field, conventions: Conventions) -> Callable[[object], Outcome]:
+def reader_of(field: Field, conventions: Conventions) -> Callable[[object], CellOutcome]:
     """A function from raw cells of a field to outcomes, which remembers the texts and integers it has seen.
 
     No others, because only these are written the same where they are equal: 2.5 and 2.50 are equal decimals, and the
     spelling that came first would decide for both. A cell that cannot be read is a problem of its own row only.
     """
-    seen: dict[str | int, Outcome] = {}
+    seen: dict[str | int, CellOutcome] = {}
 
-    def read(cell: object) -> Outcome:
+    def read(cell: object) -> CellOutcome:
         if type(cell) is str or type(cell) is int:
             found = seen.get(cell)
             if found is None:
@@ -70,27 +70,27 @@ def reader_of(field: Field, conventions: Conventions) -> Callable[[object], Outc
         try:
             return read_cell(field, cell, conventions)
         except Exception:
-            return Outcome(problem=_must(field))
+            return CellOutcome(problem=_must(field))
 
     return read
 
 
-def read_cell(field: Field, cell: object, conventions: Conventions) -> Outcome:
+def read_cell(field: Field, cell: object, conventions: Conventions) -> CellOutcome:
     """The outcome of one cell under one field."""
     if not is_scalar(cell):
-        return Outcome(problem=_must(field))
+        return CellOutcome(problem=_must(field))
     cell = _python(cell)
     if isinstance(cell, int) and cell.bit_length() > _MOST_BITS:
-        return Outcome(problem=_must(field))
+        return CellOutcome(problem=_must(field))
     if is_missing(field, cell):
         if field.optional:
-            return Outcome()
+            return CellOutcome()
         empty_is_fine = isinstance(field, TextField) and field.min_length == 0
-        return Outcome("") if empty_is_fine else Outcome(problem=f"must not be missing: {expected(field)}")
+        return CellOutcome("") if empty_is_fine else CellOutcome(problem=f"must not be missing: {expected(field)}")
     outcome = _read(field, cell, conventions)
     if outcome.problem or field.check(outcome.value) is None:
         return outcome
-    return Outcome(problem=_must(field))
+    return CellOutcome(problem=_must(field))
 
 
 def expected(field: Field) -> str:
@@ -149,7 +149,7 @@ def cell_text(cell: object) -> str:
     return clean_text(str(cell))
 
 
-def _read(field: Field, cell: object, conventions: Conventions) -> Outcome:
+def _read(field: Field, cell: object, conventions: Conventions) -> CellOutcome:
     if isinstance(field, CategoryField):
         return _category(field, cell)
     if isinstance(field, BooleanField):
@@ -158,30 +158,30 @@ def _read(field: Field, cell: object, conventions: Conventions) -> Outcome:
         return _number(field, cell, conventions.decimal)
     if isinstance(field, DateField):
         return _date(field, cell, conventions.day_first)
-    return Outcome(cell_text(cell))
+    return CellOutcome(cell_text(cell))
 
 
-def _category(field: CategoryField, cell: object) -> Outcome:
+def _category(field: CategoryField, cell: object) -> CellOutcome:
     for text in (str(cell), cell_text(cell)):
         if text in field.values:
-            return Outcome(text)
+            return CellOutcome(text)
     folded = " ".join(cell_text(cell).split()).casefold()
     alike = [value for value in field.values if " ".join(value.split()).casefold() == folded]
-    return Outcome(alike[0], note="respelt") if len(alike) == 1 else Outcome(problem=_must(field))
+    return CellOutcome(alike[0], note="respelt") if len(alike) == 1 else CellOutcome(problem=_must(field))
 
 
-def _boolean(field: BooleanField, cell: object) -> Outcome:
+def _boolean(field: BooleanField, cell: object) -> CellOutcome:
     if isinstance(cell, bool):
-        return Outcome(cell)
+        return CellOutcome(cell)
     word = cell_text(cell).casefold()
     if word in TRUE or word in FALSE:
-        return Outcome(word in TRUE)
-    return Outcome(problem="must be true or false (or yes and no, 1 and 0)")
+        return CellOutcome(word in TRUE)
+    return CellOutcome(problem="must be true or false (or yes and no, 1 and 0)")
 
 
-def _number(field: IntegerField | NumberField, cell: object, decimal: DecimalMark | None) -> Outcome:
+def _number(field: IntegerField | NumberField, cell: object, decimal: DecimalMark | None) -> CellOutcome:
     if isinstance(cell, bool) or not isinstance(cell, (int, float, Decimal, str)):
-        return Outcome(problem=_must(field))
+        return CellOutcome(problem=_must(field))
     if isinstance(cell, str):
         numeral = read_numeral(cell, unit=field.unit, decimal=decimal)
     else:
@@ -192,13 +192,13 @@ def _number(field: IntegerField | NumberField, cell: object, decimal: DecimalMar
     placed = [(value, _on_grid(field, value)) for value in readings]
     fitting = [pair for pair in placed if pair[1] is not None]
     if not fitting:
-        return Outcome(problem=_must(field))
+        return CellOutcome(problem=_must(field))
     if len(fitting) > 1 and isinstance(field, NumberField) and field.decimals >= 3:
-        return Outcome(problem="must be written without a thousands separator: its comma can be read in two ways")
+        return CellOutcome(problem="must be written without a thousands separator: its comma can be read in two ways")
     value, snapped = fitting[0]
     noise = _FLOAT_NOISE * max(Decimal(1), abs(value)) if isinstance(cell, float) else Decimal(0)
     note: Note = "rounded" if snapped is not None and abs(snapped - value) > noise else ""
-    return Outcome(_plain(field, snapped), note=note)
+    return CellOutcome(_plain(field, snapped), note=note)
 
 
 def _on_grid(field: IntegerField | NumberField, value: Decimal) -> Decimal | None:
@@ -220,17 +220,17 @@ def _plain(field: IntegerField | NumberField, value: Decimal | None) -> Value:
     return int(value) if isinstance(field, IntegerField) else float(value)
 
 
-def _date(field: DateField, cell: object, day_first: bool | None) -> Outcome:
+def _date(field: DateField, cell: object, day_first: bool | None) -> CellOutcome:
     if isinstance(cell, datetime):
-        return Outcome(cell.date().isoformat())
+        return CellOutcome(cell.date().isoformat())
     if isinstance(cell, date):
-        return Outcome(cell.isoformat())
+        return CellOutcome(cell.isoformat())
     if isinstance(cell, bool):
-        return Outcome(problem=_must(field))
+        return CellOutcome(problem=_must(field))
     readings = date_readings(cell_text(cell), day_first=day_first)
     if len(readings) > 1:
-        return Outcome(problem="must be written YYYY-MM-DD: its day and month cannot be told apart")
-    return Outcome(readings[0].isoformat()) if readings else Outcome(problem=_must(field))
+        return CellOutcome(problem="must be written YYYY-MM-DD: its day and month cannot be told apart")
+    return CellOutcome(readings[0].isoformat()) if readings else CellOutcome(problem=_must(field))
 
 
 def _must(field: Field) -> str:

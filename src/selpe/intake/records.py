@@ -11,7 +11,7 @@ from decimal import Decimal
 from itertools import repeat
 
 from selpe.errors import DataError
-from selpe.intake.cells import MISSING, Conventions, Outcome, cell_text, is_scalar, reader_of
+from selpe.intake.cells import MISSING, CellOutcome, Conventions, cell_text, is_scalar, reader_of
 from selpe.intake.core import COUNTED, Table, listed
 from selpe.intake.numerals import DecimalMark
 from selpe.schema import DateField, Field, IntegerField, NumberField, Record, Schema
@@ -21,7 +21,7 @@ _EXACT_IN_A_FLOAT = 2**53
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RowProblem:
     """One way in which rows fail: the field ('' for the whole row), what was expected, and which rows."""
 
     field: str
@@ -46,7 +46,7 @@ class Reading:
 
     records: list[Record] = field(repr=False)
     kept: tuple[int, ...] = field(repr=False)  # positions in the table, 0-based, in order
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[RowProblem, ...] = ()
     dropped: int = 0
     blanked: int = 0
     notes: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ def parse_records(
     """
     columns, notes = _columns(table, schema, unit)
     tally = _Tally(table, blank_bad_cells)
-    cells: dict[str, Sequence[Outcome]] = {}
+    cells: dict[str, Sequence[CellOutcome]] = {}
     for entry in schema.fields:
         read = reader_of(entry, Conventions(day_first, decimal))
         column = columns.get(entry.name)
@@ -138,7 +138,7 @@ def _spelt(field: Field, decimal: DecimalMark | None) -> bool:
     return isinstance(field, DateField) or field.kind in ("text", "category")
 
 
-def problem_report(table: Table, problems: Sequence[Problem]) -> DataError:
+def problem_report(table: Table, problems: Sequence[RowProblem]) -> DataError:
     """One error for all problems of a table."""
     rows = {row for problem in problems for row in problem.rows}
     lines = [f"  {problem.message}" for problem in problems[:MOST_SHOWN]]
@@ -164,13 +164,13 @@ class _Tally:
         self.blanked = 0
 
     def judged(
-        self, name: str, optional: bool, raw: Sequence[object] | repeat[None], read: Callable[[object], Outcome]
-    ) -> list[Outcome]:
+        self, name: str, optional: bool, raw: Sequence[object] | repeat[None], read: Callable[[object], CellOutcome]
+    ) -> list[CellOutcome]:
         outcomes = [read(cell) for cell in raw]
         for position, outcome in enumerate(outcomes):
             if outcome.problem:
                 if self._blank and optional:
-                    outcomes[position] = Outcome()
+                    outcomes[position] = CellOutcome()
                     self.blanked += 1
                 else:
                     self.fault(name, outcome.problem, position)
@@ -185,8 +185,8 @@ class _Tally:
     def add(self, name: str, expected: str, row: int) -> None:
         self._rows.setdefault((name, expected), []).append(row)
 
-    def problems(self) -> tuple[Problem, ...]:
-        return tuple(Problem(name, expected, tuple(rows)) for (name, expected), rows in self._rows.items())
+    def problems(self) -> tuple[RowProblem, ...]:
+        return tuple(RowProblem(name, expected, tuple(rows)) for (name, expected), rows in self._rows.items())
 
     def notes(self) -> list[str]:
         said = {"rounded": "rounded to the field's step", "respelt": "matched to a listed value by letter case"}
@@ -197,7 +197,7 @@ class _Tally:
 
 
 def _assemble(
-    table: Table, schema: Schema, cells: Mapping[str, Sequence[Outcome]], tally: _Tally
+    table: Table, schema: Schema, cells: Mapping[str, Sequence[CellOutcome]], tally: _Tally
 ) -> tuple[list[Record], list[int]]:
     records: list[Record] = []
     kept: list[int] = []
@@ -263,11 +263,11 @@ def _unit_cells(table: Table, unit: str) -> Sequence[object] | repeat[None]:
     return repeat(None, len(table)) if table.keyed and not table.places(unit) else table.column(unit)
 
 
-def _whose(cell: object) -> Outcome:
+def _whose(cell: object) -> CellOutcome:
     """Whose record it is, as text."""
     try:
         text = cell_text(cell) if cell is not None and is_scalar(cell) else ""
     except Exception:  # whatever the cell is, it is its own row's problem
         text = ""
     missing = text.casefold() in MISSING
-    return Outcome(problem="must not be missing: it says whose record it is") if missing else Outcome(text)
+    return CellOutcome(problem="must not be missing: it says whose record it is") if missing else CellOutcome(text)

@@ -122,13 +122,13 @@ class HFModel:
         source = iter(requests)
         stopped = cancel.is_set if cancel is not None else _never
         while not stopped():
-            rows: list[_Row] = []
+            rows: list[_BatchRow] = []
             while len(rows) < self._batch:
                 request = waiting.popleft() if waiting else next(source, None)
                 if request is None:
                     break
                 row = self._row(request)
-                if isinstance(row, _Row):
+                if isinstance(row, _BatchRow):
                     rows.append(row)
                 else:
                     yield row
@@ -140,7 +140,7 @@ class HFModel:
                 yield answer
         yield from (Answer(request, "", "cancelled") for request in waiting)
 
-    def _row(self, request: Request) -> _Row | Answer:
+    def _row(self, request: Request) -> _BatchRow | Answer:
         """A request made ready for a batch, or its error."""
         from selpe.models.engine.sampling import Echoes, Taste, generator
 
@@ -162,9 +162,9 @@ class HFModel:
             return Answer(request, "", "error", prompt_tokens=len(tokens), error=faulty)
         taste = Taste(request.temperature, request.min_p, request.top_p, self._top_k)
         echoes = Echoes(request.no_repeat) if request.no_repeat else None
-        return _Row(request, tokens, taste, generator(request.seed).random, guide, echoes)
+        return _BatchRow(request, tokens, taste, generator(request.seed).random, guide, echoes)
 
-    def _run(self, rows: Sequence[_Row], stopped: Callable[[], bool]) -> list[Answer]:
+    def _run(self, rows: Sequence[_BatchRow], stopped: Callable[[], bool]) -> list[Answer]:
         """One call of transformers' `generate`."""
         import torch
         from transformers import GenerationConfig
@@ -199,7 +199,7 @@ class HFModel:
         seconds = time.perf_counter() - started
         return [self._answer(row, seconds) for row in rows]
 
-    def _answer(self, row: _Row, seconds: float) -> Answer:
+    def _answer(self, row: _BatchRow, seconds: float) -> Answer:
         text = self._tokenizer.decode(row.written, skip_special_tokens=True)
         found = [place for place in (text.find(stop) for stop in row.request.stop) if place >= 0]
         return Answer(
@@ -213,7 +213,7 @@ class HFModel:
 
 
 @dataclass(slots=True)
-class _Row:
+class _BatchRow:
     """One request while its batch runs."""
 
     request: Request
@@ -230,7 +230,7 @@ class _Chooser:
     """Chooses each row's next token, and says which rows have come to their end."""
 
     def __init__(
-        self, rows: Sequence[_Row], widest: int, ends: frozenset[int], tokenizer: Any, stopped: Callable[[], bool]
+        self, rows: Sequence[_BatchRow], widest: int, ends: frozenset[int], tokenizer: Any, stopped: Callable[[], bool]
     ) -> None:
         self._rows = rows
         self._widest = widest
@@ -247,7 +247,7 @@ class _Chooser:
         places = torch.tensor(chosen, device=scores.device).unsqueeze(1)
         return torch.full_like(scores, float("-inf")).scatter(1, places, 0.0)
 
-    def _next(self, row: _Row, logits: np.ndarray[Any, Any]) -> int:
+    def _next(self, row: _BatchRow, logits: np.ndarray[Any, Any]) -> int:
         import numpy as np
 
         from selpe.models.engine.sampling import choose
@@ -286,7 +286,7 @@ class _Chooser:
                 row.finish = "cancelled"
         return torch.tensor([row.finish is not None for row in self._rows], device=ids.device)
 
-    def _finish(self, row: _Row) -> Finish | None:
+    def _finish(self, row: _BatchRow) -> Finish | None:
         if row.guide is not None and row.guide.is_stopped():
             return "stop"
         if row.request.stop:

@@ -43,7 +43,7 @@ class Spending(Protocol):
 
 
 class Drawn(Protocol):
-    """A selection as far as a card needs it."""
+    """A private result as far as card and manifest need it."""
 
     @property
     def mechanism(self) -> str:

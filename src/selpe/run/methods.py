@@ -19,6 +19,7 @@ from selpe.errors import ConfigError
 from selpe.events import Emit, silence
 from selpe.models.base import ChatModel
 from selpe.models.encoders.base import Encoder, PublicEncoder
+from selpe.privacy.card import Drawn
 from selpe.privacy.ledger.charges import Charge
 from selpe.privacy.mechanisms import Guarantee
 from selpe.privacy.table import PrivateTable
@@ -93,18 +94,6 @@ class RawOutput:
     label: str | None = None
     record: Record | None = None
     released: bool = True
-
-
-class Drawn(Protocol):
-    """A private result as far as card and manifest need it."""
-
-    @property
-    def mechanism(self) -> str:
-        """The mechanism in words."""
-
-    @property
-    def private(self) -> bool:
-        """False for controls and seeded draws."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ProgressReading:
     """The state of a run at one moment. Public: it holds nothing of a private row."""
 
     doing: Doing = "preparing"
@@ -213,7 +213,7 @@ class Meter:
         self._fresh_tokens += event.completion_tokens
         self._recent.append((moment, tries, event.completion_tokens))
 
-    def read(self, now: float | None = None) -> Reading:
+    def read(self, now: float | None = None) -> ProgressReading:
         """The state at this moment."""
         moment = self._clock() if now is None else now
         with self._lock:
@@ -225,7 +225,7 @@ class Meter:
             waiting = min(self._pool_contexts, self._pool_size) - pool_done
             steps = done + max(0, waiting) / 2
             records, tokens = self._speeds(moment)
-            return Reading(
+            return ProgressReading(
                 doing=self._doing,  # type: ignore[arg-type]
                 stage=self._stage,
                 number=self._number,

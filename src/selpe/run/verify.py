@@ -48,7 +48,7 @@ CANNOT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Check:
     """One thing that was looked at, and the file that is wrong where one is."""
 
     what: str
@@ -61,7 +61,7 @@ class Finding:
 class Verified:
     """Everything that was found, and what could not be."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Check, ...]
 
     @property
     def ok(self) -> bool:
@@ -98,18 +98,18 @@ def verify_release(path: Path, *, ledgers: Path | None = None) -> Verified:
             return Verified(tuple(_finding(what, check, folder) for what, check in checks.items()))
     except (RunError, zipfile.BadZipFile, NotImplementedError) as error:
         said = error.message if isinstance(error, RunError) else "this zip cannot be read"
-        return Verified((Finding("files", "wrong", said, path.name),))
+        return Verified((Check("files", "wrong", said, path.name),))
 
 
-def _finding(what: str, check: Callable[[Path], str], folder: Path) -> Finding:
+def _finding(what: str, check: Callable[[Path], str], folder: Path) -> Check:
     try:
-        return Finding(what, "ok", check(folder))
+        return Check(what, "ok", check(folder))
     except _NotHereError as reason:
-        return Finding(what, "unchecked", str(reason))
+        return Check(what, "unchecked", str(reason))
     except SelPEError as error:
-        return Finding(what, "wrong", error.message, error.where)
+        return Check(what, "wrong", error.message, error.where)
     except _DAMAGED:
-        return Finding(what, "wrong", "a file is damaged, or of another version")
+        return Check(what, "wrong", "a file is damaged, or of another version")
 
 
 # -- a folder or a zip ------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from selpe.privacy.ledger.reservations import Reservation
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class TableBudget:
     """The state of a table's budget. `cap` is None while there is none."""
 
     dataset: str
@@ -44,9 +44,9 @@ class Account:
         cap.require_room(self.charges, wanted, dataset=self.dataset, reserved=self.reserved)
 
 
-def account_of(ledger: Ledger) -> Account:
+def account_of(ledger: Ledger) -> TableBudget:
     """The state of a table's budget now."""
     if not ledger.exists:
-        return Account(ledger.dataset, None, (), ())
+        return TableBudget(ledger.dataset, None, (), ())
     held = tuple(ledger.reservations().values())
-    return Account(ledger.dataset, ledger.budget, tuple(ledger.charges()), held)
+    return TableBudget(ledger.dataset, ledger.budget, tuple(ledger.charges()), held)

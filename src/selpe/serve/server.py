@@ -29,7 +29,7 @@ _BACKLOG = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ListenAddress:
     """Where to listen. `names` are further names by which the server may be asked, as behind a proxy."""
 
     host: str = "127.0.0.1"
@@ -82,7 +82,7 @@ def is_loopback(host: str) -> bool:
 
 
 def serve(
-    root: Path, operator: Operator, token: Token, address: Address, *, ready: Callable[[str], None],
+    root: Path, operator: Operator, token: Token, address: ListenAddress, *, ready: Callable[[str], None],
     commands: Commands | None = None,
 ) -> None:  # fmt: skip
     """Serves a folder until SIGINT or SIGTERM; `ready` is told the address once it is listened on."""
@@ -93,7 +93,7 @@ def serve(
 
 
 def build_server(
-    root: Path, operator: Operator, token: Token, address: Address, *, commands: Commands | None = None
+    root: Path, operator: Operator, token: Token, address: ListenAddress, *, commands: Commands | None = None
 ) -> tuple[SelPEServer, socket.socket]:
     """A server that has everything but its turn to run, and the socket that it will listen on."""
     commands, limits = commands or Commands(), operator.limits
@@ -111,13 +111,13 @@ def build_server(
     return SelPEServer(config, desk), listener
 
 
-def url_of(address: Address, listener: socket.socket) -> str:
+def url_of(address: ListenAddress, listener: socket.socket) -> str:
     """The address to ask at."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     return f"{'https' if address.certificate else 'http'}://{host}:{listener.getsockname()[1]}"
 
 
-def _listen(address: Address) -> socket.socket:
+def _listen(address: ListenAddress) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -132,7 +132,7 @@ def _listen(address: Address) -> socket.socket:
     return listener
 
 
-def _hosts(address: Address, port: int) -> set[str]:
+def _hosts(address: ListenAddress, port: int) -> set[str]:
     """The names by which the server may be asked: its own with the port, and those that the operator added."""
     own = {"localhost", "127.0.0.1", "[::1]"} if is_loopback(address.host) else set()
     own |= {f"[{address.host}]" if ":" in address.host else address.host} - {"0.0.0.0", "[::]"}

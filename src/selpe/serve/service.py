@@ -28,7 +28,7 @@ from selpe.privacy.sealing import file_sum, require_whole
 from selpe.run.manifest import read_manifest
 from selpe.run.preflight import cap_of, spends
 from selpe.run.workspace import Workspace
-from selpe.serve.admission import Account, account_of
+from selpe.serve.admission import TableBudget, account_of
 from selpe.serve.limits import Operator
 from selpe.serve.reading import Reader
 from selpe.serve.refusals import conflict, from_child, missing
@@ -39,7 +39,7 @@ from selpe.serve.supervisor import Supervisor
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class ProposedRun:
     """A run that has not been asked for yet: its settings, its plan, and what it will be charged."""
 
     config: RunConfig
@@ -117,10 +117,12 @@ class Desk:
 
     # -- plans and budgets ----------------------------------------------------------------------------------------
 
-    async def outlook(self, table: StoredTable, settings: RunSettings) -> Outlook:
+    async def outlook(self, table: StoredTable, settings: RunSettings) -> ProposedRun:
         """What a run would do. Spends nothing."""
         config = run_config(settings, table, self.operator, str(self.store.runs))
-        return Outlook(config, await self._reader.ask("plan", settings=config.model_dump(mode="json", by_alias=True)))
+        return ProposedRun(
+            config, await self._reader.ask("plan", settings=config.model_dump(mode="json", by_alias=True))
+        )
 
     async def plan(self, name: str, settings: RunSettings) -> dict[str, Any]:
         """The plan of a run, its price, and whether the budget allows it now."""
@@ -134,7 +136,7 @@ class Desk:
         said = {key: found.said[key] for key in ("plan", "estimate", "warnings", "verdict")}
         return {**said, "allowed": refusal is None, "refusal": refusal, "budget_free": account.free}
 
-    async def account(self, name: str) -> Account:
+    async def account(self, name: str) -> TableBudget:
         """The state of a table's budget."""
         return await asyncio.to_thread(lambda: account_of(Ledger.open(name)))
 
@@ -248,7 +250,7 @@ class Desk:
         if (now.version, now.schema_file) != (then.version, then.schema_file):
             raise conflict("run", "the table has been replaced in the meantime", where=now.name, hint="try again")
 
-    def _require_budget(self, account: Account, found: Outlook, run: str) -> None:
+    def _require_budget(self, account: TableBudget, found: ProposedRun, run: str) -> None:
         if spends(found.config):
             account.require_room(account.cap or cap_of(found.config), found.charges(run))
 
@@ -273,7 +275,7 @@ class Desk:
             if not begun or held:
                 raise
 
-    def _create(self, found: Outlook, table: StoredTable, run: str, record: Mapping[str, Any]) -> Path:
+    def _create(self, found: ProposedRun, table: StoredTable, run: str, record: Mapping[str, Any]) -> Path:
         """The folder of a run that is accepted: its ε is reserved before anybody is told so."""
         from selpe.run.lifecycle import Run
 

@@ -36,7 +36,7 @@ class Streams:
 
     async def events(self, run: str, folder: Path, *, after: int, follow: bool, as_sse: bool) -> AsyncIterator[bytes]:
         """The events of a run behind the `after`-th; with `follow`, new ones too, as long as it is worked on."""
-        log, number, quiet = _Lines(Workspace(folder).work.events), 0, time.monotonic()
+        log, number, quiet = _GrowingFile(Workspace(folder).work.events), 0, time.monotonic()
         with self._counted() as until:
             while True:
                 working = follow and self._desk.shelf.find(run).state in ACTIVE
@@ -74,7 +74,7 @@ class Streams:
             self._open -= 1
 
 
-class _Lines:
+class _GrowingFile:
     """The whole lines of a growing file, some at a time."""
 
     def __init__(self, path: Path) -> None:

@@ -26,7 +26,7 @@ Activity = Literal["queued", "running", "stopping"]
 
 
 @dataclass(slots=True)
-class _Job:
+class _RunJob:
     folder: Path
     process: asyncio.subprocess.Process | None = None
     stopping: bool = False
@@ -37,7 +37,7 @@ class Supervisor:
 
     def __init__(self, limits: Limits, *, command: Sequence[str] = COMMAND) -> None:
         self._limits, self._command = limits, tuple(command)
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, _RunJob] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._closed = False
         self.ended: Callable[[str], None] = lambda run: None  # told of every run whose worker is gone
@@ -59,7 +59,7 @@ class Supervisor:
     def begin(self, run: str, folder: Path) -> None:
         """Puts a run in the queue; it starts as soon as a worker is free."""
         self.require_room()
-        self._jobs[run] = _Job(folder)
+        self._jobs[run] = _RunJob(folder)
         self._fill()
 
     def stop(self, run: str) -> None:
@@ -104,7 +104,7 @@ class Supervisor:
             self._fill()
             await asyncio.to_thread(self.ended, run)
 
-    async def _work(self, run: str, job: _Job) -> None:
+    async def _work(self, run: str, job: _RunJob) -> None:
         Workspace(job.folder).work.ended.unlink(missing_ok=True)
         # A session of its own: Ctrl-C at the server's terminal is for the server, which stops its runs cleanly.
         job.process = process = await asyncio.create_subprocess_exec(
@@ -124,7 +124,7 @@ class Supervisor:
 _EXITS: Mapping[int, str] = {int(code): code.name.lower() for code in ExitCode}
 
 
-def _let_go(job: _Job) -> None:
+def _let_go(job: _RunJob) -> None:
     if job.process is not None and job.process.stdin is not None:
         with suppress(OSError):
             job.process.stdin.close()

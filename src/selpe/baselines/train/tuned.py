@@ -18,7 +18,7 @@ from selpe.schema import Record
 
 
 @dataclass(frozen=True, slots=True)
-class Taste:
+class TextTaste:
     """How texts are drawn: temperature, cuts, and the most tokens of one."""
 
     temperature: float = 1.0
@@ -29,7 +29,7 @@ class Taste:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedText:
     """One text to write: for a class, from a condition."""
 
     label: str
@@ -37,7 +37,7 @@ class Wanted:
     seed: int
 
 
-def write(parts: Parts, weights: Weights, state: str, wanted: Sequence[Wanted], taste: Taste) -> list[Sample]:
+def write(parts: Parts, weights: Weights, state: str, wanted: Sequence[WantedText], taste: TextTaste) -> list[Sample]:
     """A sample for each wish, in order, condition included. By `state`, the model's hash, answers are known again."""
     plain = merged(weights)
     name = f"{weights.name}@{state[:16] or 'untrained'}:{taste.top_k}"

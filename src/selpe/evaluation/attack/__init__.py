@@ -15,7 +15,7 @@ from scipy.sparse import vstack
 
 from selpe.evaluation.attack.alarms import THRESHOLDS, alarms, notes
 from selpe.evaluation.attack.copies import Copies, find_copies
-from selpe.evaluation.attack.lineup import SEED, Lineup, Verdict, summed
+from selpe.evaluation.attack.lineup import SEED, Lineup, LineupResult, summed
 from selpe.evaluation.attack.membership import Membership, area, kernel_distances, summarised, true_positives
 from selpe.evaluation.attack.records import (
     DCR,
@@ -139,7 +139,7 @@ def attack(
     )
 
 
-def _membership(name: str, lineup: Lineup, verdicts: Mapping[str, Verdict]) -> Membership | None:
+def _membership(name: str, lineup: Lineup, verdicts: Mapping[str, LineupResult]) -> Membership | None:
     if f"{name} tpr" not in verdicts:
         return None
     return summarised(lineup, verdicts[f"{name} tpr"], verdicts[f"{name} auc"])

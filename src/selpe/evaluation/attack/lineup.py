@@ -28,7 +28,7 @@ Statistic: TypeAlias = Callable[[Masks], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LineupResult:
     """A figure as it is, its mean over random deals, and the share of deals that reach it."""
 
     observed: float
@@ -73,7 +73,7 @@ class Lineup:
         """Which rows are private."""
         return np.arange(len(self.classes)) < len(self.private)
 
-    def judge(self, statistics: Mapping[str, Statistic]) -> dict[str, Verdict]:
+    def judge(self, statistics: Mapping[str, Statistic]) -> dict[str, LineupResult]:
         """The verdict on each figure, all from the same deals. Without a held-out row there is none."""
         if not self.holdout or not self.private:
             return {}
@@ -85,7 +85,7 @@ class Lineup:
                 reached[name] += int((values >= observed[name] - 1e-9).sum())
                 total[name] += float(values.sum())
         return {
-            name: Verdict(value, total[name] / DEALS, (1 + reached[name]) / (1 + DEALS))
+            name: LineupResult(value, total[name] / DEALS, (1 + reached[name]) / (1 + DEALS))
             for name, value in observed.items()
         }
 

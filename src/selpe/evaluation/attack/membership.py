@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, rankdata
 
-from selpe.evaluation.attack.lineup import Lineup, Masks, Statistic, Verdict, summed
+from selpe.evaluation.attack.lineup import Lineup, LineupResult, Masks, Statistic, summed
 from selpe.method.kernel import MultiChannelKernel
 from selpe.models.encoders.base import Encoder
 from selpe.schema import Record, Schema
@@ -85,7 +85,7 @@ def interval(successes: int, trials: int, level: float = 0.95) -> tuple[float, f
     return low, high
 
 
-def summarised(lineup: Lineup, closer: Verdict, curve: Verdict) -> Membership:
+def summarised(lineup: Lineup, closer: LineupResult, curve: LineupResult) -> Membership:
     """The figures of one attack, from the verdicts on its true positives and on its area."""
     members, others = len(lineup.private), len(lineup.holdout)
     found = round(closer.observed)

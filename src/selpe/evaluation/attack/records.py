@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from selpe.evaluation.attack.lineup import Lineup, Verdict
+from selpe.evaluation.attack.lineup import Lineup, LineupResult
 from selpe.evaluation.normalise import normalised
 from selpe.schema import Record, Schema
 
@@ -90,7 +90,7 @@ def copies_of(schema: Schema, synthetic: Sequence[Record], lineup: Lineup) -> ND
 
 
 def nearest_record_similarity(
-    schema: Schema, synthetic: Sequence[Record], lineup: Lineup, verdict: Verdict | None
+    schema: Schema, synthetic: Sequence[Record], lineup: Lineup, verdict: LineupResult | None
 ) -> NRS:
     """NRS, with its companions."""
     private, others, made = (
@@ -166,7 +166,7 @@ def _manhattan(left: csr_matrix, right: csr_matrix) -> NDArray[np.float64]:
 
 
 def distance_to_closest_record(
-    found: Scan, of_holdout: NDArray[np.float64], of_private: NDArray[np.float64], verdict: Verdict | None
+    found: Scan, of_holdout: NDArray[np.float64], of_private: NDArray[np.float64], verdict: LineupResult | None
 ) -> DCR:
     """DCR, with its companions."""
     to_private, others, own = (_finite(each) for each in (found.to_private, of_holdout, of_private))

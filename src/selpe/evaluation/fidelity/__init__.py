@@ -19,7 +19,7 @@ from selpe.evaluation.fidelity.diversity import Diversity, alarms, measure_diver
 from selpe.evaluation.fidelity.marginals import Marginal, compare_fields, mean
 from selpe.evaluation.fidelity.neighbourhoods import SEED, Map, Neighbourhoods, draw_map, drawn, precision_and_recall
 from selpe.evaluation.fidelity.structure import Nodes, Structure, attributes, dependency, pairs, summed
-from selpe.evaluation.fidelity.text import Texts, compare_texts
+from selpe.evaluation.fidelity.text import FieldTexts, compare_texts
 from selpe.evaluation.plain import plain
 from selpe.evaluation.validity import score
 from selpe.models.encoders.base import Encoder
@@ -67,7 +67,7 @@ class Fidelity:
     marginals: Mapping[str, Marginal]
     associations: Associations
     structure: Structure
-    text: Mapping[str, Texts]
+    text: Mapping[str, FieldTexts]
     neighbourhoods: Neighbourhoods
     map: Map
     diversity: Mapping[str, Diversity]

@@ -39,7 +39,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class WordOverlap:
     """Distinct words on both sides, and how much of what is written they share.
 
     `coverage` is the share of the words written in real texts that the synthetic table uses too, `novelty` the share
@@ -56,14 +56,14 @@ class Vocabulary:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class FieldTexts:
     """One text field of both tables."""
 
     words: Words
-    vocabulary: Vocabulary
+    vocabulary: WordOverlap
 
 
-def compare_texts(schema: Schema, synthetic: Sequence[Record], real: Sequence[Record]) -> dict[str, Texts]:
+def compare_texts(schema: Schema, synthetic: Sequence[Record], real: Sequence[Record]) -> dict[str, FieldTexts]:
     """Every text field, compared. Without real rows the synthetic side stands alone."""
     found = {}
     for field in text_fields(schema):
@@ -71,7 +71,7 @@ def compare_texts(schema: Schema, synthetic: Sequence[Record], real: Sequence[Re
         for rows in (real, synthetic):
             texts = (record.get(field.name) for record in rows)
             sides.append([words(each) for each in texts if isinstance(each, str)])
-        found[field.name] = Texts(_words(*sides), _vocabulary(*sides))
+        found[field.name] = FieldTexts(_words(*sides), _vocabulary(*sides))
     return found
 
 
@@ -95,11 +95,11 @@ def _lengths(counts: NDArray[np.float64]) -> Lengths:
     return Lengths(float(counts.mean()), middle, low, high)
 
 
-def _vocabulary(real: Sequence[Sequence[str]], synthetic: Sequence[Sequence[str]]) -> Vocabulary:
+def _vocabulary(real: Sequence[Sequence[str]], synthetic: Sequence[Sequence[str]]) -> WordOverlap:
     here, there = (Counter(word for each in side for word in each) for side in (real, synthetic))
     shared = here.keys() & there.keys()
     either = len(here.keys() | there.keys())
-    return Vocabulary(
+    return WordOverlap(
         len(here),
         len(there),
         len(shared),

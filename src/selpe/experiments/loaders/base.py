@@ -17,7 +17,7 @@ _SCHEMAS = Path(__file__).parent / "schemas"
 
 
 @dataclass(slots=True)
-class Tally:
+class RowTally:
     """What happened to rows and cells on the way in, counted by reason. Holds no value."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -68,7 +68,7 @@ class Loader:
     test: Mapping[str, int]
     marks: tuple[frozenset[str], ...]  # columns by which a file is known: all of one of these sets
     rows: Callable[[Path], Iterator[Cells]]
-    clean: Callable[[Cells, Tally], Raw | None]
+    clean: Callable[[Cells, RowTally], Raw | None]
     fields: Callable[[Path], tuple[str, ...]]
     grouping: str  # in words
     leaks: tuple[str, ...] = ()

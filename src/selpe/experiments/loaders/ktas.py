@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from selpe.experiments.loaders.base import Cells, Loader, Raw, Tally
+from selpe.experiments.loaders.base import Cells, Loader, Raw, RowTally
 from selpe.experiments.loaders.reading import rows
 from selpe.experiments.loaders.vitals import COMPLAINT, checked_pressure, plain_acuity
 
@@ -24,7 +24,7 @@ def _rows(path: Path) -> Iterator[Cells]:
     return rows(path, FIELDS)
 
 
-def _clean(cells: Cells, tally: Tally) -> Raw | None:
+def _clean(cells: Cells, tally: RowTally) -> Raw | None:
     made = {name: " ".join(cells.get(name, "").split()) for name in FIELDS}
     if not made["chiefcomplaint"]:
         tally.note("'chiefcomplaint': missing, row left out")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from selpe.errors import ConfigError, DataError
-from selpe.experiments.loaders.base import Cells, Loader, Raw, Tally
+from selpe.experiments.loaders.base import Cells, Loader, Raw, RowTally
 from selpe.experiments.loaders.enrich import AUTO, OFF, TEMPLATE, enriched_schema, rewritten, templated
 from selpe.experiments.loaders.split import SIDES, Targets, split
-from selpe.intake.cells import Conventions, Outcome, reader_of
+from selpe.intake.cells import CellOutcome, Conventions, reader_of
 from selpe.schema import Record, Schema, TextField
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Loaded:
+class LoadedDataset:
     """A data set, split. `dirt` says what happened on the way, by reason; `rows` is how many the file has."""
 
     name: str
@@ -45,7 +45,7 @@ class Loaded:
 
     def __repr__(self) -> str:
         sizes = {side: len(records) for side, records in self.sides.items()}
-        return f"Loaded({self.name!r}, {sizes})"
+        return f"LoadedDataset({self.name!r}, {sizes})"
 
     def counts(self, side: str) -> dict[str, int]:
         """The records of each class on a side, in the schema's order."""
@@ -62,7 +62,7 @@ def load(
     leaks: bool | None = None,
     enrich: str = AUTO,
     model: ChatModel | None = None,
-) -> Loaded:
+) -> LoadedDataset:
     """A data set from its file (or folder), split with a seed.
 
     `leaks` keeps or drops fields that give the class away, None does what is usual for the set. `enrich` is 'auto',
@@ -75,7 +75,7 @@ def load(
             where=str(path),
             hint=f"its usual names: {', '.join(loader.files)}",
         )
-    tally = Tally()
+    tally = RowTally()
     longer = _longer(loader, file, enrich)
     schema = _schema(loader, file, leaks=loader.keeps_leaks if leaks is None else leaks, longer=longer)
     pool, total = _pool(loader, file, schema, tally, seed)
@@ -99,7 +99,7 @@ def load(
     if longer:
         schema, records, said = _enriched(loader, schema, records, enrich, model)
         notes.append(said)
-    return Loaded(loader.name, loader.title, schema, records, total, dict(tally.counts), tuple(notes))
+    return LoadedDataset(loader.name, loader.title, schema, records, total, dict(tally.counts), tuple(notes))
 
 
 # -- the schema ------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def _enriched(
 # -- the rows --------------------------------------------------------------------------------------------------------
 
 
-def _pool(loader: Loader, file: Path, schema: Schema, tally: Tally, seed: int) -> tuple[list[Cells], int]:
+def _pool(loader: Loader, file: Path, schema: Schema, tally: RowTally, seed: int) -> tuple[list[Cells], int]:
     """Rows to draw a split from: all, or an even draw of each class where a file has very many."""
     chance = random.Random(f"pool:{loader.name}:{seed}")
     kept: dict[str, list[Cells]] = {}
@@ -187,7 +187,7 @@ def _pool(loader: Loader, file: Path, schema: Schema, tally: Tally, seed: int) -
 
 
 def _read(
-    pool: Sequence[Cells], loader: Loader, schema: Schema, tally: Tally, *, longer: bool
+    pool: Sequence[Cells], loader: Loader, schema: Schema, tally: RowTally, *, longer: bool
 ) -> Iterator[Row]:  # fmt: skip
     """The rows as records. A cell that does not fit is blanked where its field is optional; else its row is out."""
     readers = {field.name: reader_of(field, Conventions()) for field in schema.fields}
@@ -208,7 +208,7 @@ def _read(
 
 
 def _record(
-    raw: Raw, schema: Schema, readers: Mapping[str, Callable[[object], Outcome]], tally: Tally
+    raw: Raw, schema: Schema, readers: Mapping[str, Callable[[object], CellOutcome]], tally: RowTally
 ) -> Record | None:
     record: Record = {}
     for field in schema.fields:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from selpe.experiments.loaders.base import Cells, Enrichment, Loader, Raw, Tally
+from selpe.experiments.loaders.base import Cells, Enrichment, Loader, Raw, RowTally
 from selpe.experiments.loaders.reading import header, rows
 from selpe.experiments.loaders.vitals import number
 from selpe.schema import Record
@@ -63,7 +63,7 @@ def _fields(path: Path) -> tuple[str, ...]:
     return tuple(field for field, names in COLUMNS.items() if columns.intersection(names))
 
 
-def _clean(cells: Cells, tally: Tally) -> Raw | None:
+def _clean(cells: Cells, tally: RowTally) -> Raw | None:
     made = {field: next((cells[name] for name in names if name in cells), "") for field, names in COLUMNS.items()}
     for name in ("loan_amount", "annual_income"):
         made[name] = _whole(made[name])
@@ -93,7 +93,7 @@ def _years(text: str) -> str:
     return "0" if text.startswith("<") else _first_number(text)
 
 
-def _spoken(text: str, tally: Tally) -> str:
+def _spoken(text: str, tally: RowTally) -> str:
     """The borrower's words without the platform's own marks."""
     plain = _BREAK.sub(" ", _ADDED.sub("", text))
     if plain != text:

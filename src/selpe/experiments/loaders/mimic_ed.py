@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from selpe.experiments.loaders.base import Cells, Loader, Raw, Tally
+from selpe.experiments.loaders.base import Cells, Loader, Raw, RowTally
 from selpe.experiments.loaders.reading import header, rows
 from selpe.experiments.loaders.vitals import COMPLAINT, checked_pressure, fahrenheit, plain_acuity, plain_pain
 
@@ -50,7 +50,7 @@ def _fields(path: Path) -> tuple[str, ...]:
     return (*TRIAGE, *STAY) if known else TRIAGE
 
 
-def _clean(cells: Cells, tally: Tally) -> Raw | None:
+def _clean(cells: Cells, tally: RowTally) -> Raw | None:
     made = {name: " ".join(cells.get(name, "").split()) for name in (*TRIAGE, *STAY)}
     if made["chiefcomplaint"] in ("", "___"):  # what de-identification left
         tally.note("'chiefcomplaint': missing, row left out")

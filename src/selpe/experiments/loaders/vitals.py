@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from selpe.experiments.loaders.base import Cells, Enrichment, Tally
+from selpe.experiments.loaders.base import Cells, Enrichment, RowTally
 from selpe.schema import Record
 
 _CELSIUS = (30.0, 45.0)  # degrees: no living person has so many Fahrenheit
@@ -27,7 +27,7 @@ COMPLAINT = Enrichment(
 )
 
 
-def checked_pressure(cells: Cells, tally: Tally) -> None:
+def checked_pressure(cells: Cells, tally: RowTally) -> None:
     """Blanks both pressures where the lower one is not below the upper one."""
     high, low = (number(cells.get(name, "")) for name in ("sbp", "dbp"))
     if high is not None and low is not None and low >= high:
@@ -39,7 +39,7 @@ def checked_pressure(cells: Cells, tally: Tally) -> None:
         tally.note("'dbp': not below 'sbp', read as missing")
 
 
-def fahrenheit(cells: Cells, tally: Tally, name: str = "temperature") -> None:
+def fahrenheit(cells: Cells, tally: RowTally, name: str = "temperature") -> None:
     """A temperature in Celsius among Fahrenheit is converted."""
     degrees = number(cells.get(name, ""))
     if degrees is not None and _CELSIUS[0] <= degrees <= _CELSIUS[1]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from selpe.experiments.loaders.base import Cells, Loader, Raw, Tally
+from selpe.experiments.loaders.base import Cells, Loader, Raw, RowTally
 from selpe.experiments.loaders.reading import rows
 
 FIELDS = ("product_name", "overall_rating", "title", "cleaned_review", "rating")
@@ -20,7 +20,7 @@ def _rows(path: Path) -> Iterator[Cells]:
     return rows(path, FIELDS)
 
 
-def _clean(cells: Cells, tally: Tally) -> Raw | None:
+def _clean(cells: Cells, tally: RowTally) -> Raw | None:
     review = " ".join(cells["cleaned_review"].split())
     if not review:
         tally.note("'cleaned_review': nothing left of the review, row left out")

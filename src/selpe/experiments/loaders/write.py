@@ -6,7 +6,7 @@ from pathlib import Path
 
 from selpe.errors import ConfigError
 from selpe.experiments.loaders.base import Loader
-from selpe.experiments.loaders.load import Loaded
+from selpe.experiments.loaders.load import LoadedDataset
 from selpe.experiments.loaders.split import SIDES
 from selpe.intake import write_table
 from selpe.owner_only import make_folder, write_text
@@ -28,7 +28,7 @@ records: {records}
 """
 
 
-def write(loaded: Loaded, folder: Path, *, loader: Loader | None = None, seed: int = 0) -> None:
+def write(loaded: LoadedDataset, folder: Path, *, loader: Loader | None = None, seed: int = 0) -> None:
     """Writes a data set into a folder: a file per side that has rows, the schema last."""
     try:
         make_folder(folder)
@@ -53,7 +53,7 @@ def load_schema(folder: Path) -> Schema:
     return Schema.load(folder / "schema.yaml")
 
 
-def readme(loaded: Loaded, loader: Loader | None, seed: int) -> str:
+def readme(loaded: LoadedDataset, loader: Loader | None, seed: int) -> str:
     """What is in the folder, and what was done to get there, with counts."""
     schema = loaded.schema
     lines = [

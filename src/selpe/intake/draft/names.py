@@ -63,7 +63,7 @@ NARROWING = ("a date of birth", "a post code")
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class Quantity:
     """A quantity with a range that anybody can know, whatever a table holds."""
 
     low: Decimal
@@ -71,8 +71,8 @@ class Measure:
     unit: str = ""
 
 
-_MEASURES: tuple[tuple[re.Pattern[str], tuple[Measure, ...]], ...] = tuple(
-    (re.compile(pattern), tuple(Measure(Decimal(low), Decimal(high), unit) for low, high, unit in options))
+_MEASURES: tuple[tuple[re.Pattern[str], tuple[Quantity, ...]], ...] = tuple(
+    (re.compile(pattern), tuple(Quantity(Decimal(low), Decimal(high), unit) for low, high, unit in options))
     for pattern, options in (
         (r"(^|_)age(_years)?$", [("0", "120", "years")]),
         (r"(^|_)pain(_score|_scale)?$|^nrs(_pain)?$", [("0", "10", "")]),
@@ -133,7 +133,7 @@ def likely_labels(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(hinted, key=rank))
 
 
-def measures(name: str) -> tuple[Measure, ...]:
+def measures(name: str) -> tuple[Quantity, ...]:
     """The publicly known ranges that a name can stand for."""
     text = words(name)
     return next((options for pattern, options in _MEASURES if pattern.search(text)), ())

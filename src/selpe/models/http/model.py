@@ -162,7 +162,7 @@ class HttpModel:
         cancel: threading.Event | None = None,
     ) -> Iterator[Answer]:
         """Answers as they finish; see `ChatModel.generate`. Raises ModelError when every endpoint is dead."""
-        stream = _Stream(self._spawn, self._window, iter(requests), follow, cancel or threading.Event())
+        stream = _RequestWindow(self._spawn, self._window, iter(requests), follow, cancel or threading.Event())
         try:
             yield from stream.answers()
         finally:
@@ -261,7 +261,7 @@ class HttpModel:
         return None
 
 
-class _Stream:
+class _RequestWindow:
     """One call of `generate`: at most a window of requests under way, further ones pulled as answers leave."""
 
     def __init__(

@@ -81,7 +81,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ServerReply:
     """A server's JSON, and how long it took."""
 
     data: Any
@@ -118,11 +118,11 @@ class Transport:
     def __reduce__(self) -> Any:
         raise TypeError("a connection cannot be pickled")
 
-    async def get(self, path: str, *, total: float | None = None) -> Reply | Fault:
+    async def get(self, path: str, *, total: float | None = None) -> ServerReply | Fault:
         """What the server returns for a GET."""
         return await self._exchange("GET", path, None, total)
 
-    async def post(self, path: str, body: Mapping[str, Any], *, total: float | None = None) -> Reply | Fault:
+    async def post(self, path: str, body: Mapping[str, Any], *, total: float | None = None) -> ServerReply | Fault:
         """What the server returns for a POST of JSON. `path` lies under the OpenAI base, with '/' first at the root."""
         return await self._exchange("POST", path, json.dumps(body).encode("ascii"), total)
 
@@ -149,7 +149,7 @@ class Transport:
             )
         return self._client
 
-    async def _exchange(self, method: str, path: str, body: bytes | None, total: float | None) -> Reply | Fault:
+    async def _exchange(self, method: str, path: str, body: bytes | None, total: float | None) -> ServerReply | Fault:
         place = (self.address.root + path) if path.startswith("/") else f"{self.address.base}/{path}"
         client = self._connected()
         started = time.perf_counter()
@@ -162,7 +162,7 @@ class Transport:
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as problem:
             kind = _kind_of(problem)
         else:
-            return got if isinstance(got, Fault) else Reply(got, time.perf_counter() - started)
+            return got if isinstance(got, Fault) else ServerReply(got, time.perf_counter() - started)
         return Fault(kind, self.address.host)
 
     async def _send(self, client: httpx.AsyncClient, method: str, url: str, body: bytes | None) -> Any:

@@ -24,7 +24,7 @@ from selpe.privacy.ledger.anchor import known_ledgers
 from selpe.privacy.ledger.charges import Budget, Charge, Composition, Receipt, Spent, spent
 from selpe.privacy.ledger.disk import Disk
 from selpe.privacy.ledger.fingerprint import Fingerprint
-from selpe.privacy.ledger.journal import Entry, Journal, Reading, Writer, locked
+from selpe.privacy.ledger.journal import Entry, Journal, JournalReading, Writer, locked
 from selpe.privacy.ledger.key import Key, find_key, make_key
 from selpe.privacy.ledger.reservations import RESERVE, SETTLE, Reservation, open_reservations
 
@@ -74,7 +74,7 @@ class Ledger:
 
     # -- reading --------------------------------------------------------------------------------------------
 
-    def read(self) -> Reading:
+    def read(self) -> JournalReading:
         """The whole file, checked, with what could not be checked and what a crash left behind."""
         if self._journal.key is None:
             self._take_key(find_key())

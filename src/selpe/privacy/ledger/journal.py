@@ -53,7 +53,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class JournalReading:
     """What a journal says: its entries, how far they were checked, and what a crash left behind."""
 
     entries: tuple[Entry, ...] = ()
@@ -86,7 +86,7 @@ class Journal:
         self.head_path = folder / "head.json"
         self.key = key
         self._disk = disk or Disk()
-        self._cache: tuple[bytes, Reading] = (b"", Reading())
+        self._cache: tuple[bytes, JournalReading] = (b"", JournalReading())
         self.lasting = lasting
         self._anchor = self._anchor_of(key) if key else None
 
@@ -95,7 +95,7 @@ class Journal:
         """Whether anything was ever written here."""
         return self.path.exists() or self.head_path.exists()
 
-    def read(self) -> Reading:
+    def read(self) -> JournalReading:
         """All entries, checked against the chain, the seals and the head; needs no lock."""
         mark = self._anchor.read() if self._anchor else None
         try:
@@ -162,7 +162,7 @@ class Journal:
         except OSError as error:
             raise _unwritable(self.folder) from error
 
-    def _sealing_key(self, reading: Reading, *, resealing: bool) -> Key:
+    def _sealing_key(self, reading: JournalReading, *, resealing: bool) -> Key:
         if self.key is None:
             raise LedgerError(
                 f"the key that seals this ledger (id {reading.sealed_by}) is missing: it can be read, not added to",
@@ -179,10 +179,10 @@ class Journal:
 
     # -- checking -------------------------------------------------------------------------------------------
 
-    def _parse(self, raw: bytes) -> Reading:
+    def _parse(self, raw: bytes) -> JournalReading:
         known, before = self._cache
         # Bytes equal to those checked last time need no second check.
-        start = before if known and raw.startswith(known) else Reading()
+        start = before if known and raw.startswith(known) else JournalReading()
         entries, sealed_by, unchecked = list(start.entries), start.sealed_by, start.unchecked
         position, previous = start.size, start.last_sum
         while (end := raw.find(b"\n", position)) >= 0:
@@ -195,7 +195,7 @@ class Journal:
                 raise self._edited(entry.seq, "its seal is wrong")
             entries.append(entry)
             position, previous = end + 1, entry.sum
-        reading = Reading(tuple(entries), position, raw[position:], sealed_by, unchecked)
+        reading = JournalReading(tuple(entries), position, raw[position:], sealed_by, unchecked)
         self._cache = (raw[:position], reading)
         return reading
 
@@ -223,7 +223,7 @@ class Journal:
             raise self._edited(seq, "its checksum does not follow from the line before it")
         return entry, str(fields["mac"])
 
-    def _check_head(self, head: bytes | None, reading: Reading) -> None:
+    def _check_head(self, head: bytes | None, reading: JournalReading) -> None:
         count = len(reading.entries)
         if head is None:
             if count:  # the head is there before the first line
@@ -249,7 +249,7 @@ class Journal:
         if key_id != sealing[-1] or wrong:
             raise self._refused("the head file of the ledger was edited")
 
-    def _check_mark(self, mark: Mark, reading: Reading) -> None:
+    def _check_mark(self, mark: Mark, reading: JournalReading) -> None:
         count = len(reading.entries)
         if mark.first != reading.entries[0].sum:
             raise self._refused("this is not the ledger that was written here last")
@@ -270,7 +270,7 @@ class Journal:
 class Writer:
     """The right to append to a journal, held together with its lock."""
 
-    def __init__(self, journal: Journal, disk: Disk, key: Key, reading: Reading, anchor: Anchor) -> None:
+    def __init__(self, journal: Journal, disk: Disk, key: Key, reading: JournalReading, anchor: Anchor) -> None:
         self._journal = journal
         self._anchor = anchor
         self._disk = disk
