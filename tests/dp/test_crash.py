@@ -176,7 +176,7 @@ def life(root: Path, selections: int, witness: Witness, disk: Disk) -> int:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return tmp_path / "ledgers"
+    return tmp_path / "crashing"  # not the folder of lasting ledgers: what is removed there is missed
 
 
 def steps_of_one_life(root: Path, selections: int) -> int:
