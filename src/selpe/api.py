@@ -79,7 +79,7 @@ class SelPE:
     def fit(self, data: Any, *, name: str | None = None, emit: Emit = silence, insist: bool = False) -> SelPE:
         """Itself, after a run on this table: a path, what `read_table` gives, records, or a frame. Spends ε.
 
-        With the `name` of an interrupted run of the same settings, it goes on with that one; a finished run's release
+        With the `name` of an interrupted run of the same settings, it resumes that one; a finished run's release
         is written again where it was lost, and refused where it was changed. `emit` hears the run's
         events. `insist` is your word that rows known under another data set's name are to be counted anew.
         """

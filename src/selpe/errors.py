@@ -90,7 +90,7 @@ class ModelError(SelPEError):
 
 
 class ModelNotFoundError(ModelError):
-    """Weights that are neither in the store nor to be had from any source."""
+    """Weights that are neither in the store nor available from any source."""
 
     exit_code = ExitCode.BAD_INPUT
     kind = "model-not-found"

@@ -2,7 +2,7 @@
 
 A row votes on the samples of its own class alone. Its votes are fixed fractions of one by rank, so that what it can add
 to an answer is known before a row is seen: the query's `sensitivity`. Votes are counted in whole numbers (parts of
-`parts`), hence exactly, whatever the order of the rows. Every query is total: a distance that is no number earns no
+`parts`), hence exactly, whatever the order of the rows. Every query is total: a distance that is NaN earns no
 vote instead of an error, because an error that depends on a private row would itself be a release.
 """
 

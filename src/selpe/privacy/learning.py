@@ -135,7 +135,7 @@ def noisy_sum(learner: Learner, rows: Sequence[Record], clip: float, noise: Nois
 def add_clipped(total: NDArray[np.int64], gradient: NDArray[Any], clip: float) -> None:
     """Adds a gradient to the total, scaled down to the clipping norm, in whole steps of the grid.
 
-    A gradient that is no number adds nothing: an error that depends on a private row would itself be a release.
+    A gradient with NaN in it adds nothing: an error that depends on a private row would itself be a release.
     """
     if gradient.shape != total.shape:
         raise ValueError("a gradient must have one value per trained parameter")

@@ -1,4 +1,4 @@
-"""One private choice among options. The only module that imports OpenDP, and the only one that draws noise in earnest.
+"""One private choice among options. The only module that imports OpenDP, and the only one that draws unseeded noise.
 
 A mechanism carries its guarantee: `calibrate` gives a `Selector` whose `guarantee` can be asked before anything is
 drawn. The numbers in it are what OpenDP's own privacy map says of the measurement that will run, not a formula of ours.
@@ -216,7 +216,7 @@ class SeededSelector:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The nominal cost, so that budgets behave in tests as they do in earnest."""
+        """The nominal cost, so that budgets behave in tests as they do without a seed."""
         return self.model.guarantee
 
     @property

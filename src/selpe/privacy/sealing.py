@@ -35,7 +35,7 @@ class Seal:
 
     That is why charges and releases are counted by themselves (the third charge of the ledger) and not by the numbers
     of their lines: the ledger has a line more where a table has changed, so those numbers would tell whether it has.
-    And it is why the ledger's own checksums stay in the house: they run over the fingerprints of tables.
+    And it is why the ledger's own checksums are not released: they run over the fingerprints of tables.
     """
 
     dataset: str

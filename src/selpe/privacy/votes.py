@@ -2,7 +2,7 @@
 
 Options are the records of a class's pool, or whole sets of records. A row's vote on an option is an integer from 0 to
 `step`, a function of that row, the options and public settings alone; a tally is the sum over rows. Integers make sums
-exact, whatever their order. Every vote is total: a distance that is no number gives no approval instead of an error,
+exact, whatever their order. Every vote is total: a distance that is NaN gives no approval instead of an error,
 because an error that depends on a private row would itself be a release.
 """
 
@@ -264,7 +264,7 @@ def sets_approved(options: int) -> int:
 def _places(views: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of each set, its places in the views added up; 0 is the first, equals share theirs.
 
-    What is no number comes last, and a set without any has no place.
+    NaN comes last, and a set without any has no place.
     """
     known = np.where(np.isnan(views), -np.inf, views)
     better, equal = (
@@ -275,7 +275,7 @@ def _places(views: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def lowest(costs: NDArray[np.float32] | NDArray[np.float64], count: int) -> NDArray[np.bool_]:
-    """Per row, which `count` entries are lowest; of equal ones, the first. What is no number is never among them."""
+    """Per row, which `count` entries are lowest; of equal ones, the first. NaN is never among them."""
     known = ~np.isnan(costs) & (costs < np.inf)
     if count <= 0:
         return np.zeros(costs.shape, dtype=np.bool_)

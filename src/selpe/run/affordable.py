@@ -1,7 +1,7 @@
 """What a run can still afford, where a kill cost it draws that were paid for.
 
 A draw is paid before rows take part; if its result was lost with the process, it is not drawn again for free. The run
-goes on with less for what is left to draw, instead of stopping or spending more than the table's budget holds.
+continues with less for what is left to draw, instead of stopping or spending more than the table's budget holds.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ from selpe.version import __version__
 
 log = logging.getLogger(__name__)
 
-INTERNAL_NOTE = "What lies here was computed against private rows without noise. It must not leave the house.\n"
+INTERNAL_NOTE = "What lies here was computed against private rows without noise. It must not be released.\n"
 _SPENT = ("epsilon_replace_one", "epsilon_add_remove")
 _VERSIONS = ("opendp", "numpy", "openvino", "openvino-genai", "llguidance", "scikit-learn", "pandas")
 
@@ -135,7 +135,7 @@ class Run:
                 make_folder(part.folder, new=True)
         except FileExistsError:
             raise RunError(
-                f"there is a run '{name}' already", hint=f"`selpe resume {folder}` goes on with it"
+                f"there is a run '{name}' already", hint=f"`selpe resume {folder}` resumes it"
             ) from None
         except OSError as error:
             raise RunError(f"the run folder cannot be made ({error.strerror})", where=str(folder)) from None
@@ -193,7 +193,7 @@ class Run:
 
     @property
     def release(self) -> Path:
-        """The folder that may leave the house."""
+        """The folder that may be released."""
         return self.workspace.release.folder
 
     def move(self, place: Mapping[str, Any]) -> None:

@@ -193,7 +193,7 @@ def _add_runs(router: APIRouter, desk: Desk, token: Token) -> None:
         responses={200: {"content": {"application/zip": {}}}, **refused(404, 409)},
     )  # fmt: skip
     async def release(run: RunName) -> FileResponse:
-        """What may leave the house, packed after the same proof as by `selpe release`; nothing else can be fetched."""
+        """The release, packed after the same checks as by `selpe release`; nothing else can be fetched."""
         path, digest = await desk.release(run)
         return FileResponse(
             path, media_type="application/zip", filename=f"{run}-release.zip", headers={"X-SHA256": digest}

@@ -1,4 +1,4 @@
-"""What a client can have done: tables taken in, checked and planned for, runs accepted, stopped and gone on with.
+"""What a client can have done: tables taken in, checked and planned for, runs accepted, stopped and resumed.
 
 What a run will spend is reserved in the table's ledger when it is accepted, so that neither two requests nor a run at
 the command line can take the same ε.
@@ -271,7 +271,7 @@ class Desk:
             ledger.reserve(found.name, found.charges, folder=str(found.folder))
         except BudgetError:
             begun = any(charge.run == found.name for charge in ledger.charges())
-            # A run that lost paid draws in a crash goes on with less, unless others count on what is left.
+            # A run that lost paid draws in a crash continues with less, unless others have reserved what is left.
             if not begun or held:
                 raise
 
