@@ -134,9 +134,7 @@ class Run:
             for part in (place.work, place.internal):
                 make_folder(part.folder, new=True)
         except FileExistsError:
-            raise RunError(
-                f"there is a run '{name}' already", hint=f"`selpe resume {folder}` resumes it"
-            ) from None
+            raise RunError(f"there is a run '{name}' already", hint=f"`selpe resume {folder}` resumes it") from None
         except OSError as error:
             raise RunError(f"the run folder cannot be made ({error.strerror})", where=str(folder)) from None
         if schema is not None:
