@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.evaluation.embedding import Remembering
-from selpe.models.answers import AnswerStore, RememberingModel
-from selpe.models.base import Answer, Capabilities, ChatModel, Follow, Request
+from selpe.models.answers import AnswerStore, InFront, RememberingModel
+from selpe.models.base import Answer, ChatModel, Follow, Request
 from selpe.models.encoders.base import Encoder
 from selpe.models.encoders.vectors import RememberingEncoder, VectorStore
 from selpe.models.store.blobs import read_json, write_json
@@ -28,26 +28,13 @@ from selpe.owner_only import FILE_MODE, make_folder, write_bytes
 _MOST_WRITERS = 100
 
 
-class Timed:
+class Timed(InFront):
     """A ChatModel that counts the tokens it wrote and the seconds they took."""
 
     def __init__(self, model: ChatModel) -> None:
-        self._model = model
+        super().__init__(model)
         self.tokens = 0
         self.seconds = 0.0
-
-    @property
-    def name(self) -> str:
-        """The name of the model behind."""
-        return self._model.name
-
-    def capabilities(self) -> Capabilities:
-        """What the model behind can do."""
-        return self._model.capabilities()
-
-    def count_tokens(self, text: str) -> int:
-        """As the model behind counts."""
-        return self._model.count_tokens(text)
 
     def close(self) -> None:
         """Does nothing: the model behind is closed where it was opened."""

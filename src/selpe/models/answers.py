@@ -11,7 +11,7 @@ import json
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -38,11 +38,26 @@ class Answers(Protocol):
         """Frees what is open."""
 
 
-class AnswerStore:
-    """Finished answers in one append-only file. Holds synthetic text only; private text never gets here."""
+_CONTENT = tuple(one.name for one in fields(Request) if one.name not in ("key", "place"))  # handles say nothing
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+
+def key_of_content(model: str, request: Request) -> bytes:
+    """The hash of a request without the caller's handles."""
+    content: dict[str, Any] = {name: getattr(request, name) for name in _CONTENT}
+    content["messages"] = [{"role": message.role, "content": message.content} for message in request.messages]
+    text = json.dumps([model, content], sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).digest()
+
+
+class AnswerStore:
+    """Finished answers in one append-only file. Holds synthetic text only; private text never gets here.
+
+    `key` says which requests are the same one: those to the same model with the same content.
+    """
+
+    def __init__(self, path: Path, key: Callable[[str, Request], bytes] = key_of_content) -> None:
+        self.path = path
+        self._key = key
         make_folder(path.parent)
         self._offsets: dict[bytes, int] = {}
         self._end = self._index()
@@ -59,7 +74,7 @@ class AnswerStore:
 
     def get(self, model: str, request: Request) -> Answer | None:
         """The stored answer to this very request, or None."""
-        offset = self._offsets.get(_key(model, request))
+        offset = self._offsets.get(self._key(model, request))
         if offset is None:
             return None
         self._reader.seek(offset)
@@ -77,7 +92,7 @@ class AnswerStore:
 
     def put(self, model: str, answer: Answer) -> None:
         """Keeps a finished answer. Errors and cancelled answers are not kept: they may go well next time."""
-        key = _key(model, answer.request)
+        key = self._key(model, answer.request)
         if answer.finish not in ("stop", "length") or key in self._offsets:
             return
         line = {
@@ -98,7 +113,7 @@ class AnswerStore:
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise refusal(error, where=str(self._path)) from None
+            raise refusal(error, where=str(self.path)) from None
 
     def _append(self, raw: bytes) -> None:
         """One unbuffered write per answer: after a kill the file ends in whole lines, or in one torn line."""
@@ -109,14 +124,14 @@ class AnswerStore:
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._file.fileno(), self._end)  # else the next answer would continue half a line
-            raise refusal(error, where=str(self._path), hint="make room, and then go on: selpe resume") from None
+            raise refusal(error, where=str(self.path), hint="make room, and then go on: selpe resume") from None
 
     def _index(self) -> int:
         """Reads which answers are there; cuts a torn last line off. A spoilt line costs its own answer alone."""
-        if not self._path.exists():
+        if not self.path.exists():
             return 0
         end = 0
-        with self._path.open("rb+") as file:
+        with self.path.open("rb+") as file:
             for raw in file:
                 if not raw.endswith(b"\n"):
                     break
@@ -127,22 +142,16 @@ class AnswerStore:
         return end
 
 
-class RememberingModel:
-    """A ChatModel in front of another one: known requests are answered from the store, new answers are kept."""
+class InFront:
+    """What is the same in every ChatModel that stands in front of another one."""
 
-    def __init__(self, model: ChatModel, store: Answers) -> None:
+    def __init__(self, model: ChatModel) -> None:
         self._model = model
-        self._store = store
-        self.replayed = 0
 
     @property
     def name(self) -> str:
         """The name of the model behind."""
         return self._model.name
-
-    def elsewhere(self, store: Answers) -> RememberingModel:
-        """The same model in front of another store."""
-        return RememberingModel(self._model, store)
 
     def capabilities(self) -> Capabilities:
         """What the model behind can do."""
@@ -151,6 +160,19 @@ class RememberingModel:
     def count_tokens(self, text: str) -> int:
         """As the model behind counts."""
         return self._model.count_tokens(text)
+
+
+class RememberingModel(InFront):
+    """A ChatModel in front of another one: known requests are answered from the store, new answers are kept."""
+
+    def __init__(self, model: ChatModel, store: Answers) -> None:
+        super().__init__(model)
+        self._store = store
+        self.replayed = 0
+
+    def elsewhere(self, store: Answers) -> RememberingModel:
+        """The same model in front of another store."""
+        return RememberingModel(self._model, store)
 
     def close(self) -> None:
         """Closes the store and the model behind."""
@@ -202,13 +224,3 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return line if whole and counted else None
-
-
-_CONTENT = tuple(one.name for one in fields(Request) if one.name not in ("key", "place"))  # handles say nothing
-
-
-def _key(model: str, request: Request) -> bytes:
-    content: dict[str, Any] = {name: getattr(request, name) for name in _CONTENT}
-    content["messages"] = [{"role": message.role, "content": message.content} for message in request.messages]
-    text = json.dumps([model, content], sort_keys=True, ensure_ascii=True, default=str)
-    return hashlib.sha256(text.encode()).digest()

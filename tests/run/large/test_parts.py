@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from selpe.errors import RunError
-from selpe.models.base import Answer, Request
+from selpe.models.base import Answer, Place, Request
 from selpe.run.large.answers import ChunkAnswers
 from selpe.run.large.known import hashes_of
 from selpe.run.large.parts import JOURNAL, Part, PartFolder
@@ -60,7 +60,7 @@ def test_a_spoilt_part_says_what_to_do(tmp_path: Path) -> None:
 
 
 def answered(seed: int, prompt: str = "p") -> Answer:
-    return Answer(Request(prompt=prompt, seed=seed, key=f"I:{seed}:0"), f"text {seed}", "stop", 5, 0, 2, 0.1)
+    return Answer(Request(prompt=prompt, seed=seed, place=Place("I", seed)), f"text {seed}", "stop", 5, 0, 2, 0.1)
 
 
 def test_answers_of_a_chunk_are_found_after_a_cut_and_gone_after_its_end(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_answers_of_a_chunk_are_found_after_a_cut_and_gone_after_its_end(tmp_pat
     assert second.get("m", answered(3).request) is None
     second.put("m", answered(3))
     second.sync()
-    assert [json.loads(line)[1] for line in path.read_text().splitlines()] == ["text 1", "text 2", "text 3"]
+    assert [json.loads(line)["text"] for line in path.read_text().splitlines()] == ["text 1", "text 2", "text 3"]
     second.end()
     assert not path.exists()
     assert second.get("m", answered(2).request) is None
@@ -92,3 +92,34 @@ def test_answers_that_failed_are_not_kept(tmp_path: Path) -> None:
     answers.put("m", Answer(Request(prompt="p"), "", "cancelled"))
     answers.close()
     assert (tmp_path / "answers.jsonl").read_bytes() == b""
+
+
+def test_lines_of_an_earlier_layout_are_passed_over(tmp_path: Path) -> None:
+    path, answers = tmp_path / "answers.jsonl", ChunkAnswers()
+    path.write_text('[":1:00000000", "text 1", "stop", 5, 2]\n')
+    answers.begin(path)
+    assert answers.get("m", answered(1).request) is None
+    answers.put("m", answered(1))
+    answers.close()
+    answers.begin(path)
+    assert answers.get("m", answered(1).request) is not None
+    answers.end()
+
+
+def test_a_disk_that_takes_no_answer_of_a_chunk_is_an_error_that_says_where(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    path, answers = tmp_path / "answers.jsonl", ChunkAnswers()
+    answers.begin(path)
+    answers.put("m", answered(1))
+    answers.sync()
+    whole = path.stat().st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 20, hard))
+    try:
+        with pytest.raises(RunError, match="larger than the system allows") as caught:
+            answers.put("m", answered(2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(path) in str(caught.value.where)
+    assert path.stat().st_size == whole
+    answers.close()
