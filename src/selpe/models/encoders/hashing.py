@@ -10,36 +10,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from selpe.models.encoders.base import EncoderBase
+
 _WORD = re.compile(r"\w+", re.UNICODE)
 
 
-class HashingEncoder:
+class HashingEncoder(EncoderBase):
     """Unit vectors in which texts that share words and letter triples lie close together."""
 
     def __init__(self, dimension: int = 256) -> None:
         if dimension < 8:
             raise ValueError("dimension must be at least 8")
-        self._dimension = dimension
-
-    @property
-    def name(self) -> str:
-        """A name that stays the same across runs."""
-        return f"hash-{self._dimension}"
-
-    @property
-    def dimension(self) -> int:
-        """The length of each vector."""
-        return self._dimension
-
-    @property
-    def remote(self) -> str | None:
-        """None: texts stay in this process."""
-        return None
-
-    @property
-    def rowwise(self) -> bool:
-        """True: each text is hashed by itself."""
-        return True
+        super().__init__(f"hash-{dimension}", dimension, remote=None, rowwise=True)  # each text is hashed by itself
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One unit row per text. A text without a single word gets the first axis, so that no row is zero."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.errors import ModelError
+from selpe.models.encoders.base import EncoderBase
 from selpe.models.http.background import BackgroundLoop
 from selpe.models.http.endpoint import Backoff, Breaker, Clock, Limit, WallClock
 from selpe.models.http.faults import Fault
@@ -27,7 +28,7 @@ Rows = NDArray[np.float32]
 _PUBLIC_TEXT = "dimension"
 
 
-class HttpEncoder:
+class HttpEncoder(EncoderBase):
     """An encoder behind `/v1/embeddings`, with the same retries, benches and limits as the models over HTTP."""
 
     def __init__(
@@ -49,8 +50,10 @@ class HttpEncoder:
         backoff: Backoff | None = None,
     ) -> None:
         self._address = Address.parse(url)
+        host = self._address.host
+        # Not row by row: what a server does with a batch is its own affair. Private texts go to it one by one.
+        super().__init__(f"{model or 'default'}@{host}", dimension, remote=host, rowwise=False)
         self._model = model
-        self._dimension = dimension
         self._batch = batch
         transport = Transport(self._address, key=key, timeouts=timeouts, max_body=max_body, ca_file=ca_file, quiet=True)
         endpoint = Endpoint(transport, Breaker(patience=patience), Limit(start=2, ceiling=parallel))
@@ -70,26 +73,11 @@ class HttpEncoder:
         self.close()
 
     @property
-    def name(self) -> str:
-        """The model's name and its host."""
-        return f"{self._model or 'default'}@{self._address.host}"
-
-    @property
     def dimension(self) -> int:
         """The length of each vector; asked for once, with a text of our own."""
         if not self._dimension:
             self.encode([_PUBLIC_TEXT])
         return self._dimension
-
-    @property
-    def remote(self) -> str:
-        """The host that texts are sent to."""
-        return self._address.host
-
-    @property
-    def rowwise(self) -> bool:
-        """False: what a server does with a batch is its own affair. Private texts go to it one by one."""
-        return False
 
     def encode(self, texts: Sequence[str]) -> Rows:
         """One L2-normalised row per text, in order. Raises ModelError when a part could not be had."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.errors import ModelError
+from selpe.models.encoders.base import EncoderBase
 from selpe.models.encoders.bert import build
 from selpe.models.engine.runtime import openvino
 
@@ -29,39 +30,20 @@ _DIMENSION = 384
 _PROBES = tuple(f"{start} {'word ' * count}" for count in (1, 5, 14, 40) for start in ("a", "the", "no", "one", "ten"))
 
 
-class MiniLMEncoder:
+class MiniLMEncoder(EncoderBase):
     """Unit vectors of 384 numbers in which texts of like meaning lie close together."""
 
     def __init__(self, model_dir: Path, *, precision: Precision = "int8", threads: int | None = None) -> None:
         if precision not in ("int8", "fp32"):
             raise ValueError(f"precision must be 'int8' or 'fp32'. Got {precision!r} instead")
         self._tokenizer = _tokenizer(model_dir)
-        self._precision = precision
         self._request = _compiled(model_dir, precision, threads)
         if precision == "int8" and not self._keeps_rows_apart():
             # Seen on processors without VNNI, where it is no faster than single precision anyway.
-            self._precision = "fp32"
-            self._request = _compiled(model_dir, "fp32", threads)
-
-    @property
-    def name(self) -> str:
-        """The model and its precision."""
-        return f"minilm-l6-v2-{self._precision}"
-
-    @property
-    def dimension(self) -> int:
-        """The length of each vector."""
-        return _DIMENSION
-
-    @property
-    def remote(self) -> str | None:
-        """None: texts stay in this process."""
-        return None
-
-    @property
-    def rowwise(self) -> bool:
-        """True: how a text is padded follows from the text alone."""
-        return True
+            precision = "fp32"
+            self._request = _compiled(model_dir, precision, threads)
+        # Row by row: how a text is padded follows from the text alone.
+        super().__init__(f"minilm-l6-v2-{precision}", _DIMENSION, remote=None, rowwise=True)
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One unit row per text, in order; a text's row is a function of the text alone."""

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.errors import ModelError
+from selpe.models.encoders.base import EncoderBase
 
 
-class SentenceTransformersEncoder:
+class SentenceTransformersEncoder(EncoderBase):
     """Unit vectors by a model that sentence-transformers loads: a name on the hub, or a folder."""
 
     def __init__(self, model: str, *, device: str | None = None, batch: int = 64) -> None:
@@ -29,29 +30,10 @@ class SentenceTransformersEncoder:
             self._model: Any = library.SentenceTransformer(model, device=device, local_files_only=offline())
         except (OSError, ValueError) as problem:
             raise ModelError(f"sentence-transformers cannot load '{model}'", hint="Check the name.") from problem
-        self._name = model
         self._batch = batch
-        self._dimension = int(self._model.get_sentence_embedding_dimension())
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return f"st:{self._name}"
-
-    @property
-    def dimension(self) -> int:
-        """The length of each vector."""
-        return self._dimension
-
-    @property
-    def remote(self) -> str | None:
-        """None: texts stay in this process."""
-        return None
-
-    @property
-    def rowwise(self) -> bool:
-        """False: padding follows the longest text of a batch."""
-        return False
+        dimension = int(self._model.get_sentence_embedding_dimension())
+        # Not row by row: padding follows the longest text of a batch.
+        super().__init__(f"st:{model}", dimension, remote=None, rowwise=False)
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One unit row per text, in order."""
