@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.evaluation.embedding import embed
+from selpe.evaluation.words import unlabelled
 from selpe.models.encoders.base import Encoder
 from selpe.schema import Record, Schema
 
@@ -60,10 +61,7 @@ def _closeness(
     """The mean similarity of each record to the real rows of its class; None where there are none."""
     if not records or not real:
         return None
-    hidden = () if schema.label is None else (schema.label,)
-    ours, theirs = (
-        embed(encoder, [schema.linearise(record, without=hidden) for record in some]) for some in (records, real)
-    )
+    ours, theirs = (embed(encoder, unlabelled(schema, some)) for some in (records, real))
     return np.asarray(ours @ theirs.mean(axis=0))
 
 

@@ -24,6 +24,12 @@ def text_fields(schema: Schema) -> tuple[TextField, ...]:
     return tuple(field for field in schema.fields if isinstance(field, TextField))
 
 
+def unlabelled(schema: Schema, records: Sequence[Record]) -> list[str]:
+    """Each record as one text, without its label."""
+    hidden = () if schema.label is None else (schema.label,)
+    return [schema.linearise(record, without=hidden) for record in records]
+
+
 def passages(schema: Schema, record: Record) -> Iterator[list[str]]:
     """The words of every text field of a record that has any."""
     for field in text_fields(schema):

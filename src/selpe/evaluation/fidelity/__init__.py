@@ -22,6 +22,7 @@ from selpe.evaluation.fidelity.structure import Nodes, Structure, attributes, de
 from selpe.evaluation.fidelity.text import FieldTexts, compare_texts
 from selpe.evaluation.plain import plain
 from selpe.evaluation.validity import score
+from selpe.evaluation.words import unlabelled
 from selpe.models.encoders.base import Encoder
 from selpe.schema import Record, Schema
 
@@ -172,8 +173,7 @@ class _Side:
     ) -> None:
         self.records = [records[row] for row in drawn(len(records), MOST)]
         # The label is left out, as in the kernel: the same texts, and no class is near itself by its name alone.
-        label = () if schema.label is None else (schema.label,)
-        lines = [schema.linearise(record, without=label) for record in self.records]
+        lines = unlabelled(schema, self.records)
         self.vectors: NDArray[np.float64] = embed(encoder, lines, lambda share: tick(share / 2)).astype(np.float64)
         self.labels = [schema.label_of(record) for record in self.records]
         self.nodes = Nodes(schema, self.records if nodes else (), encoder, lambda share: tick((1 + share) / 2))

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.evaluation.views.base import Chances, Tick, ViewKind, within
+from selpe.evaluation.views.base import Chances, Records, Tick, View, within
 from selpe.evaluation.views.embedding import Embeddings, leading_axes
 from selpe.evaluation.views.values import day_of, number_of
 from selpe.schema import CategoryField, DateField, Field, Record, Schema, TextField, Value
@@ -24,60 +24,24 @@ ROUNDS, RATE, LEAF, LEAVES, SHRINKAGE, SHARE = 100, 0.05, 5, 15, 1.0, 0.3
 Matrix = NDArray[np.float64]
 
 
-class BoostedView:
+class BoostedView(View):
     """Numbers as they are, days as numbers, categories as codes, texts by the directions in which they differ most.
 
     Whatever is missing, unknown or unreadable is missing to the trees, which learn where missing values go.
     """
 
+    name, kind = "boosted", "structured"
+    seeded = True  # every split looks at a share of the columns, drawn at random
+
     def __init__(self, schema: Schema, embeddings: Embeddings) -> None:
-        self._fields = [field for field in schema.fields if field.name != schema.label]
+        super().__init__(schema)
         self._embeddings = embeddings
-
-    @property
-    def name(self) -> str:
-        """The name in the registry."""
-        return "boosted"
-
-    @property
-    def kind(self) -> ViewKind:
-        """It reads a record as fields."""
-        return "structured"
-
-    @property
-    def remote(self) -> str | None:
-        """Where the encoder sends the texts of text fields."""
-        return self._embeddings.encoder.remote if self._texts else None
-
-    @property
-    def seeded(self) -> bool:
-        """True: every split looks at a share of the columns, drawn at random."""
-        return True
-
-    @property
-    def note(self) -> str:
-        """Which encoder made the columns of text fields."""
-        return (
-            f"view '{self.name}' reads text fields by the encoder {self._embeddings.encoder.name}"
-            if self._texts
-            else ""
-        )
-
-    @property
-    def _texts(self) -> bool:
-        return any(isinstance(field, TextField) for field in self._fields)
-
-    def require(self) -> None:
-        """Nothing beyond the encoder is needed."""
+        encoder, texts = embeddings.encoder, any(isinstance(field, TextField) for field in self._fields)
+        self.remote = encoder.remote if texts else None
+        self.note = f"view '{self.name}' reads text fields by the encoder {encoder.name}" if texts else ""
 
     def chances(
-        self,
-        train: Sequence[Record],
-        labels: Sequence[str],
-        test: Sequence[Record],
-        *,
-        seeds: Sequence[int],
-        tick: Tick,
+        self, train: Records, labels: Sequence[str], test: Records, *, seeds: Sequence[int], tick: Tick
     ) -> Iterator[Chances]:
         """p̂ of every test record for each seed."""
         known, asked, coded = self._table(train, test, lambda part: tick(part * 2 / 3))

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from selpe.errors import ModelError
-from selpe.evaluation.views.base import Chances, Tick, ViewKind, within
-from selpe.schema import Record, Schema
+from selpe.evaluation.views.base import Chances, Records, Tick, View, within
+from selpe.evaluation.words import unlabelled
+from selpe.schema import Schema
 
 DEFAULT = "roberta-base"
 _INSTALL = 'Install them: pip install "selpe[hf]"'
@@ -47,8 +48,12 @@ class FineTuning:
         return (step + 1) / rise if step < rise else (steps - step) / max(1, steps - rise)
 
 
-class RobertaView:
+class RobertaView(View):
     """A classifier from a name on the hub, a folder, or a configuration with its tokenizer (random weights)."""
+
+    kind = "text"
+    remote = None  # weights may come from a hub, but records stay here
+    seeded = True  # the head's first weights, the order of records and dropout are drawn
 
     def __init__(
         self,
@@ -60,38 +65,14 @@ class RobertaView:
         config: Any = None,
         tokenizer: Any = None,
     ) -> None:
-        self._schema = schema
+        super().__init__(schema)
+        self.name = name
         self._source = source
-        self._name = name
         self._tuning = tuning or FineTuning()
         self._config = config
         self._tokenizer = tokenizer
-
-    @property
-    def name(self) -> str:
-        """The name in the registry, with the model where it is not the default."""
-        return self._name
-
-    @property
-    def kind(self) -> ViewKind:
-        """It reads a record as one text."""
-        return "text"
-
-    @property
-    def remote(self) -> str | None:
-        """None: weights may come from a hub, but records stay here."""
-        return None
-
-    @property
-    def seeded(self) -> bool:
-        """True: the head's first weights, the order of records and dropout are drawn."""
-        return True
-
-    @property
-    def note(self) -> str:
-        """Which model made the figures."""
-        model = "a model with random weights" if self._config is not None else f"{self._source}"
-        return f"view '{self.name}' is {model}, fine-tuned"
+        model = f"{source}" if config is None else "a model with random weights"
+        self.note = f"view '{name}' is {model}, fine-tuned"
 
     def require(self) -> None:
         """Raises ModelError where the libraries or the weights are not available."""
@@ -99,30 +80,20 @@ class RobertaView:
         self._loaded(2)
 
     def chances(
-        self,
-        train: Sequence[Record],
-        labels: Sequence[str],
-        test: Sequence[Record],
-        *,
-        seeds: Sequence[int],
-        tick: Tick,
+        self, train: Records, labels: Sequence[str], test: Records, *, seeds: Sequence[int], tick: Tick
     ) -> Iterator[Chances]:
         """p̂ of every test record for each seed."""
         torch, _ = _libraries()
         classes = sorted(set(labels))
         place = {label: number for number, label in enumerate(classes)}
         targets = [place[label] for label in labels]
-        known, asked = self._texts(train), self._texts(test)
+        known, asked = unlabelled(self._schema, train), unlabelled(self._schema, test)
         for number, seed in enumerate(seeds):
             with torch.random.fork_rng():  # dropout draws from the process's generator, which is not ours to move
                 torch.manual_seed(seed)
                 tokenizer, model = self._loaded(len(classes))
                 self._fit(model, tokenizer, known, targets, partial(within, tick, number, len(seeds)))
                 yield self._asked(model, tokenizer, asked)
-
-    def _texts(self, records: Sequence[Record]) -> list[str]:
-        without = () if self._schema.label is None else (self._schema.label,)
-        return [self._schema.linearise(record, without=without) for record in records]
 
     def _loaded(self, classes: int) -> tuple[Any, Any]:
         """The tokenizer, and a model with a fresh head."""

@@ -19,9 +19,9 @@ from typing import IO, Any
 import numpy as np
 
 from selpe.errors import ModelError
-from selpe.evaluation.views.base import Chances, Tick, ViewKind
+from selpe.evaluation.views.base import Chances, Records, Tick, View
 from selpe.evaluation.views.values import number_of
-from selpe.schema import Field, Record, Schema, Value
+from selpe.schema import Field, Schema, Value
 
 PACKAGE = "tabstar>=1.2.2,<1.3"
 VARIABLE = "SELPE_TABSTAR_PYTHON"
@@ -67,39 +67,17 @@ def _by_hand(place: Path) -> str:
     return f"Make it by hand: {sys.executable} -m venv {place} && {python} -m pip install '{PACKAGE}'"
 
 
-class TabStarView:
+class TabStarView(View):
     """TabSTAR, fine-tuned on fields. `options` go to its classifier (`max_epochs`, `time_limit`, …)."""
 
+    name, kind = "tabstar", "structured"
+    remote = None  # weights come from a hub, but records stay here
+    seeded = True  # adapters, batches and the records that stop training are drawn
+
     def __init__(self, schema: Schema, *, python: Path | None = None, options: Mapping[str, Any] | None = None) -> None:
-        self._schema = schema
-        self._fields = [field for field in schema.fields if field.name != schema.label]
+        super().__init__(schema)
         self._python = python or environment_python()
         self._options = dict(options or {})
-
-    @property
-    def name(self) -> str:
-        """The name in the registry."""
-        return "tabstar"
-
-    @property
-    def kind(self) -> ViewKind:
-        """It reads a record as fields."""
-        return "structured"
-
-    @property
-    def remote(self) -> str | None:
-        """None: weights come from a hub, but records stay here."""
-        return None
-
-    @property
-    def seeded(self) -> bool:
-        """True: adapters, batches and the records that stop training are drawn."""
-        return True
-
-    @property
-    def note(self) -> str:
-        """Nothing that the name does not say."""
-        return ""
 
     def require(self) -> None:
         """Raises ModelError where the environment or the weights are not available."""
@@ -113,13 +91,7 @@ class TabStarView:
             pass
 
     def chances(
-        self,
-        train: Sequence[Record],
-        labels: Sequence[str],
-        test: Sequence[Record],
-        *,
-        seeds: Sequence[int],
-        tick: Tick,
+        self, train: Records, labels: Sequence[str], test: Records, *, seeds: Sequence[int], tick: Tick
     ) -> Iterator[Chances]:
         """p̂ of every test record for each seed, trained one after the other by one worker."""
         with tempfile.TemporaryDirectory(prefix="selpe-tabstar-") as folder:  # for its checkpoints
@@ -142,7 +114,7 @@ class TabStarView:
                     found += 1
                     tick(found / len(seeds))
 
-    def _columns(self, records: Sequence[Record]) -> dict[str, list[Value]]:
+    def _columns(self, records: Records) -> dict[str, list[Value]]:
         """Values by field, as JSON can hold them."""
         return {field.name: [_sent(field, record.get(field.name)) for record in records] for field in self._fields}
 
