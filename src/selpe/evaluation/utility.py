@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,21 +45,7 @@ class Score:
 
     def as_dict(self) -> dict[str, Any]:
         """The score as plain data."""
-        return {
-            "view": self.view,
-            "kind": self.kind,
-            "trained_on": self.trained_on,
-            "auc": self.auc,
-            "low": self.low,
-            "high": self.high,
-            "accuracy": self.accuracy,
-            "macro_f1": self.macro_f1,
-            "per_class": dict(self.per_class),
-            "missing": list(self.missing),
-            "rows": self.rows,
-            "seeds": self.seeds,
-            "error": self.error,
-        }
+        return {**asdict(self), "missing": list(self.missing)}
 
 
 @dataclass(frozen=True, slots=True)
