@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from selpe.evaluation.fidelity.columns import choices, is_choice, is_numeric, numbers
+from selpe.evaluation.fidelity.columns import choices, is_choice, is_numeric, mean_known, numbers
 from selpe.schema import Record, Schema
 
 FEWEST = 3
@@ -80,9 +80,7 @@ def compare_pairs(schema: Schema, synthetic: Sequence[Record], real: Sequence[Re
 def mean_difference(left: Matrix, right: Matrix) -> float:
     """The mean absolute difference over pairs that both tables can speak of; NaN where there is none."""
     upper = np.triu_indices(len(left), 1)
-    gaps = np.abs(left[upper] - right[upper])
-    gaps = gaps[~np.isnan(gaps)]
-    return float(gaps.mean()) if len(gaps) else math.nan
+    return mean_known(np.abs(left[upper] - right[upper]))
 
 
 def _columns(schema: Schema, rows: Sequence[Record]) -> list[_Column]:

@@ -63,3 +63,9 @@ def span(field: Field) -> float:
 def known(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The values that are not missing."""
     return values[~np.isnan(values)]
+
+
+def mean_known(values: Sequence[float] | NDArray[np.float64]) -> float:
+    """The mean of the values that are not missing; NaN where there is none."""
+    present = known(np.asarray(values, dtype=np.float64))
+    return float(present.mean()) if len(present) else math.nan

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.evaluation.fidelity.columns import choices, is_choice, is_numeric, known, numbers, options, span
+from selpe.evaluation.fidelity.columns import choices, is_choice, is_numeric, known, mean_known, numbers, options, span
 from selpe.evaluation.fidelity.distances import relative, total_variation, wasserstein, with_missing
 from selpe.schema import DateField, Field, IntegerField, NumberField, Record, Schema
 
@@ -55,8 +55,7 @@ def compare_fields(schema: Schema, synthetic: Sequence[Record], real: Sequence[R
 
 def mean(fields: Mapping[str, Marginal]) -> float:
     """The mean normalised distance over fields."""
-    distances = [marginal.normalised for marginal in fields.values() if not math.isnan(marginal.normalised)]
-    return float(np.mean(distances)) if distances else math.nan
+    return mean_known([marginal.normalised for marginal in fields.values()])
 
 
 def _of_choices(schema: Schema, field: Field, synthetic: Sequence[Record], real: Sequence[Record]) -> Marginal:

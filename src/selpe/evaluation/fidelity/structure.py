@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.evaluation.embedding import embed
-from selpe.evaluation.fidelity.columns import is_choice, known, numbers, span
+from selpe.evaluation.fidelity.columns import is_choice, known, mean_known, numbers, span
 from selpe.evaluation.fidelity.distances import relative, wasserstein, with_missing
 from selpe.evaluation.fidelity.marginals import Marginal
 from selpe.evaluation.words import text_fields, words
@@ -109,8 +109,7 @@ def _pairs(schema: Schema) -> tuple[tuple[Field, Field], ...]:
 
 def dependency(synthetic: Sequence[NDArray[np.float64]], real: Sequence[NDArray[np.float64]]) -> float:
     """Key-node dependency: the mean over pairs of the Wasserstein-2 distance between cosines."""
-    distances = [wasserstein(left, right, 2) for left, right in zip(real, synthetic, strict=True)]
-    return _mean(distances)
+    return mean_known([wasserstein(left, right, 2) for left, right in zip(real, synthetic, strict=True)])
 
 
 def pairs(synthetic: Nodes, real: Nodes) -> tuple[Pair, ...]:
@@ -118,7 +117,7 @@ def pairs(synthetic: Nodes, real: Nodes) -> tuple[Pair, ...]:
     found = []
     for left, right in real.pairs:
         here, there = real.cosines(left.name, right.name), synthetic.cosines(left.name, right.name)
-        found.append(Pair((left.name, right.name), wasserstein(here, there, 2), _mean(here), _mean(there)))
+        found.append(Pair((left.name, right.name), wasserstein(here, there, 2), mean_known(here), mean_known(there)))
     return tuple(found)
 
 
@@ -157,10 +156,5 @@ def word_counts(field: TextField, records: Sequence[Record]) -> NDArray[np.float
 def summed(found: tuple[Pair, ...], matched: tuple[Attribute, ...]) -> Structure:
     """Both figures: means over pairs and over attributes, without those that could not be compared."""
     return Structure(
-        _mean([pair.value for pair in found]), _mean([each.normalised for each in matched]), found, matched
+        mean_known([pair.value for pair in found]), mean_known([each.normalised for each in matched]), found, matched
     )
-
-
-def _mean(values: Sequence[float] | NDArray[np.float64]) -> float:
-    finite = [value for value in values if not math.isnan(value)]
-    return float(np.mean(finite)) if finite else math.nan
