@@ -15,15 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.baselines.embedding import TextKernel
-from selpe.baselines.looking import Looks
-from selpe.baselines.reading import Sample, read_all, released
+from selpe.baselines.looking import Looks, plan_of, planned
+from selpe.baselines.reading import Sample, finished, read_all
 from selpe.baselines.variations import blanked, keywords_of, tone, words_in
-from selpe.baselines.writing import TextTask, TextWriter, seed_of, text_estimate
+from selpe.baselines.writing import TextTask, TextWriter, by_class, seed_of, text_estimate
 from selpe.config import RunConfig
-from selpe.errors import ConfigError
-from selpe.events import Finished, Included, Started
+from selpe.events import Included, Started
 from selpe.method.quotas import class_quotas
-from selpe.privacy.gaussian_plan import GaussianPlan, Look, gaussian_plan
+from selpe.privacy.gaussian_plan import GaussianPlan, Look
 from selpe.privacy.histograms import NearestVotes
 from selpe.privacy.table import PrivateTable
 from selpe.run.estimate import Estimate
@@ -58,9 +57,7 @@ class AugPE:
             elected = {label: self._elect(standing[label], votes.counts[label][0], t) for label in standing}
             emit(Included(t, sum(map(len, elected.values()))))
         outputs = read_all(schema, (sample for samples in elected.values() for sample in samples))
-        records = released(outputs)
-        emit(Finished(len(records)))
-        return Synthesized(records, outputs, tuple(looks.drawn), {"unreadable": len(outputs) - len(records)})
+        return finished(emit, outputs, looks.drawn, {})
 
     # -- texts ---------------------------------------------------------------------------------------------------
 
@@ -99,10 +96,7 @@ class AugPE:
         return TextTask(sample.label, seed, "baseline_fill", {"blanked": gaps, "length": length})
 
     def _by_class(self, samples: Sequence[Sample]) -> dict[str, list[Sample]]:
-        found: dict[str, list[Sample]] = {label: [] for label, quota in self._quotas.items() if quota}
-        for sample in samples:
-            found[sample.label].append(sample)
-        return found
+        return by_class((label for label, quota in self._quotas.items() if quota), samples)
 
     # -- the election --------------------------------------------------------------------------------------------
 
@@ -136,16 +130,8 @@ def _plan(config: RunConfig, schema: Schema, units: int) -> GaussianPlan:
     written = config.records + settings.rounds * (
         config.records * (settings.expansion - 1) + standing * settings.lookahead
     )
-    return gaussian_plan(
-        "augpe",
-        [Look(f"round-{t}", NearestVotes.sensitivity) for t in range(1, settings.rounds + 1)],
-        units=units,
-        records=config.records,
-        epsilon=config.epsilon,
-        delta=config.delta,
-        adjacency=config.adjacency,
-        candidates=written,
-    )
+    looks = [Look(f"round-{t}", NearestVotes.sensitivity) for t in range(1, settings.rounds + 1)]
+    return plan_of(config, units, looks, texts=written)
 
 
 def _estimate(config: RunConfig, schema: Schema, plan: SpendingPlan, runs: Sequence[Mapping[str, Any]]) -> Estimate:
@@ -158,9 +144,7 @@ def _estimate(config: RunConfig, schema: Schema, plan: SpendingPlan, runs: Seque
 
 
 def _build(parts: Parts) -> Synthesizer:
-    if not isinstance(parts.plan, GaussianPlan):
-        raise ConfigError("augpe needs a plan of Gaussian looks")
-    return AugPE(parts, parts.plan)
+    return AugPE(parts, planned(parts))
 
 
 RECIPE = Recipe(_plan, _estimate, _build)

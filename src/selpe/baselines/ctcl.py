@@ -13,21 +13,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from selpe.baselines.embedding import TextKernel
-from selpe.baselines.looking import Looks
-from selpe.baselines.reading import read_all, released
+from selpe.baselines.looking import Looks, plan_of, planned
+from selpe.baselines.reading import finished, read_all
 from selpe.baselines.topics import TopicModel, TopicOf, digest_of, find_topics, shares_of
-from selpe.baselines.train.causal import CausalTask
-from selpe.baselines.train.course import Course, stretches_of
-from selpe.baselines.train.learner import TorchLearner
-from selpe.baselines.train.outlook import context_of, notes_of, training_estimate, training_plan
-from selpe.baselines.train.practice import BATCH, practise
+from selpe.baselines.train.course import stretches_of
+from selpe.baselines.train.outlook import notes_of, training_estimate
+from selpe.baselines.train.practice import BATCH
 from selpe.baselines.train.texts import condition, example
-from selpe.baselines.train.tuned import TextTaste, WantedText, write
-from selpe.baselines.train.weights import Load, Weights, adapted, libraries, load_weights
+from selpe.baselines.train.tuned import TunedModel, WantedText
+from selpe.baselines.train.weights import Load, libraries, load_weights
 from selpe.baselines.writing import seed_of
 from selpe.config import RunConfig
-from selpe.errors import ConfigError, RunError, StoppedError
-from selpe.events import Answered, Finished, PoolReady, StageStarted, Started
+from selpe.errors import RunError, StoppedError
+from selpe.events import Answered, PoolReady, StageStarted, Started
 from selpe.method.from_settings import generator_of
 from selpe.method.generation import Proposal, repetitive
 from selpe.method.guides import default_guide
@@ -43,14 +41,13 @@ from selpe.schema import Record, Schema
 TOPICS = "topics"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TopicGenerator:
     """A Synthesizer that writes by topic. `load` opens the model to tune."""
 
     parts: Parts
     plan: GaussianPlan
     load: Load = load_weights
-    _weights: Weights | None = None
 
     def fit(self, table: PrivateTable, schema: Schema, budget: Mapping[str, float]) -> Synthesized:
         """The records that could be read out of texts written for topics as common as the private table's."""
@@ -62,33 +59,22 @@ class TopicGenerator:
         topic_of = TopicOf(topics, kernel)
         looks = Looks(table, self.plan.at(budget), parts.emit, parts.test_seed)
         counts = self._histogram(looks, topic_of, known)
-        course = Course(
+        tuned = TunedModel(parts, own, self.load)
+        course = tuned.course(
             looks,
-            lambda: self._learner(topic_of, self.plan.units, kernel.remote),
-            own.clip,
-            context_of(parts, own, known),
-            parts.cancel,
-            warm=lambda learner: practise(
-                learner,
-                public,
-                steps=own.public_steps,
-                rate=own.public_rate,
-                seed=parts.config.seed,
-                cancel=parts.cancel,
-            ),
+            lambda record: example(schema, record, topic_of(record)),
+            public,
+            known,
+            conditional=True,
+            remote=kernel.remote,
         )
         learner = course.run()
         wanted = self._wanted(schema, topics, counts)
-        taste = TextTaste(own.temperature, own.top_k, own.top_p, own.tokens, own.batch)
-        outputs = _without_circles(read_all(schema, write(parts, self._tuned(), course.state, wanted, taste)))
-        records = released(outputs)
-        parts.emit(Finished(len(records)))
+        outputs = _without_circles(read_all(schema, tuned.write(course.state, wanted)))
         notes = {
-            "training": notes_of(course, learner.size, own.model),
-            "topics": [list(words) for words in topics.keywords],
-            "unreadable": len(outputs) - len(records),
-        }
-        return Synthesized(records, outputs, (counts, *course.done), notes)
+            "training": notes_of(course, learner.size, own.model), "topics": [list(words) for words in topics.keywords],
+        }  # fmt: skip
+        return finished(parts.emit, outputs, (counts, *course.done), notes)
 
     # -- what is public ------------------------------------------------------------------------------------------
 
@@ -138,16 +124,6 @@ class TopicGenerator:
         query = NearestVotes(topic_of.kernel, dict.fromkeys(labels, topic_of.pool))
         return looks.histogram(TOPICS, query, {"public": [known]})
 
-    def _learner(self, topic_of: TopicOf, units: int, remote: str | None) -> TorchLearner:
-        own, schema = self.parts.config.ctcl, self.parts.schema
-        task = CausalTask(
-            self._tuned(), lambda record: example(schema, record, topic_of(record)), own.tokens, conditional=True
-        )
-        folder = self.parts.work.training
-        return TorchLearner(
-            self._tuned().model, task, units=units, rate=own.learning_rate, folder=folder, remote=remote
-        )
-
     # -- the release ---------------------------------------------------------------------------------------------
 
     def _wanted(self, schema: Schema, topics: TopicModel, counts: Histogram) -> list[WantedText]:
@@ -163,19 +139,6 @@ class TopicGenerator:
                 ]
         return wanted
 
-    def _tuned(self) -> Weights:
-        if self._weights is None:
-            own = self.parts.config.ctcl
-            self._weights = adapted(
-                self.load(own.model),
-                tuning=own.tuning,
-                rank=own.rank,
-                alpha=own.alpha,
-                layers=own.layers,
-                seed=self.parts.config.seed,
-            )
-        return self._weights
-
 
 def _without_circles(outputs: Sequence[RawOutput]) -> tuple[RawOutput, ...]:
     """Texts that go in circles are not released."""
@@ -186,7 +149,7 @@ def _plan(config: RunConfig, schema: Schema, units: int) -> GaussianPlan:
     own = config.ctcl
     training = stretches_of(own.steps, own.stretches, own.clip)
     rest = (1 - own.histogram_share) / own.steps
-    return training_plan(
+    return plan_of(
         config,
         units,
         [Look(TOPICS, NearestVotes.sensitivity), *training],
@@ -215,9 +178,7 @@ def _estimate(
 
 def _build(parts: Parts) -> Synthesizer:
     libraries()  # better now than after the first charge
-    if not isinstance(parts.plan, GaussianPlan):
-        raise ConfigError("CTCL needs a plan of Gaussian looks")
-    return TopicGenerator(parts, parts.plan)
+    return TopicGenerator(parts, planned(parts))
 
 
 RECIPE = Recipe(_plan, _estimate, _build)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from selpe.baselines.looking import Looks
+from selpe.baselines.looking import Looks, plan_of, planned
 from selpe.baselines.train.classify import RecordClassifier
 from selpe.baselines.train.course import Course, stretches_of
 from selpe.baselines.train.learner import TorchLearner
-from selpe.baselines.train.outlook import context_of, notes_of, training_estimate, training_plan
+from selpe.baselines.train.outlook import context_of, notes_of, training_estimate
 from selpe.baselines.train.weights import Load, libraries, load_weights
 from selpe.config import RunConfig
 from selpe.config.methods import DpDsSettings
@@ -73,15 +73,9 @@ def open_classifier(run: Path, schema: Schema | None = None, *, load: Load = loa
 
 def _classifier(own: DpDsSettings, schema: Schema, seed: int, load: Load) -> RecordClassifier:
     return RecordClassifier(
-        load(own.model),
-        schema,
-        tuning=own.tuning,
-        rank=own.rank,
-        alpha=own.alpha,
-        layers=own.layers,
-        longest=own.tokens,
-        seed=seed,
-    )
+        load(own.model), schema, tuning=own.tuning, rank=own.rank, alpha=own.alpha, layers=own.layers,
+        longest=own.tokens, seed=seed,
+    )  # fmt: skip
 
 
 def _learner(classifier: RecordClassifier, own: DpDsSettings, work: WorkFolder, units: int) -> TorchLearner:
@@ -94,7 +88,7 @@ def _plan(config: RunConfig, schema: Schema, units: int) -> GaussianPlan:
     own = config.dpds
     if schema.label is None:
         raise ConfigError("dpds trains a classifier and needs a schema with a label", where=schema.name)
-    return training_plan(config, units, stretches_of(own.steps, own.stretches, own.clip))
+    return plan_of(config, units, stretches_of(own.steps, own.stretches, own.clip))
 
 
 def _estimate(
@@ -105,9 +99,7 @@ def _estimate(
 
 def _build(parts: Parts) -> Synthesizer:
     libraries()  # better now than after the first charge
-    if not isinstance(parts.plan, GaussianPlan):
-        raise ConfigError("DP-DS needs a plan of Gaussian looks")
-    return PrivateClassifier(parts, parts.plan)
+    return PrivateClassifier(parts, planned(parts))
 
 
 RECIPE = Recipe(_plan, _estimate, _build)

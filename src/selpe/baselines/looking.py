@@ -6,10 +6,40 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from selpe.config import RunConfig
+from selpe.errors import ConfigError
 from selpe.events import Emit, Selected, silence
-from selpe.privacy.gaussian_plan import GaussianPlan
+from selpe.privacy.gaussian_plan import GaussianPlan, Look, gaussian_plan
 from selpe.privacy.histograms import Histogram, HistogramQuery
 from selpe.privacy.table import PrivateTable
+from selpe.run.methods import Parts
+
+
+def plan_of(
+    config: RunConfig, units: int, looks: Sequence[Look], *, shares: Sequence[float] | None = None, texts: int = 0
+) -> GaussianPlan:
+    """The plan of these looks; by default μ² is shared in proportion to steps, so that each has the same noise.
+
+    `texts` is how many the models will write; without any, no records come out.
+    """
+    return gaussian_plan(
+        config.method,
+        looks,
+        units=units,
+        records=config.records if texts else 0,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        adjacency=config.adjacency,
+        shares=[float(look.count) for look in looks] if shares is None else shares,
+        candidates=texts,
+    )
+
+
+def planned(parts: Parts) -> GaussianPlan:
+    """The plan that a run has handed over. Raises ConfigError where it is of another kind."""
+    if not isinstance(parts.plan, GaussianPlan):
+        raise ConfigError(f"{parts.config.method} needs a plan of Gaussian looks")
+    return parts.plan
 
 
 @dataclass(slots=True)

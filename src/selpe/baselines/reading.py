@@ -6,11 +6,14 @@ counts against its method: it is in `work/raw.jsonl`, where R-CFG and S-CFG see 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from selpe.evaluation.validity import validator
-from selpe.run.methods import RawOutput
+from selpe.events import Emit, Finished
+from selpe.privacy.card import Drawn
+from selpe.run.methods import RawOutput, Synthesized
 from selpe.schema import Record, Schema
 
 
@@ -48,3 +51,17 @@ def read_all(schema: Schema, samples: Iterable[Sample]) -> tuple[RawOutput, ...]
 def released(outputs: Iterable[RawOutput]) -> tuple[Record, ...]:
     """The records that fit the schema."""
     return tuple(output.record for output in outputs if output.released and output.record is not None)
+
+
+def some_readable(schema: Schema, samples: Sequence[Sample]) -> tuple[Record, ...]:
+    """A few of the samples as records, for those who look on."""
+    return released(read_all(schema, samples[:: max(1, len(samples) // 4)][:4]))
+
+
+def finished(
+    emit: Emit, outputs: tuple[RawOutput, ...], drawn: Iterable[Drawn], notes: Mapping[str, Any]
+) -> Synthesized:
+    """What came of a fit whose outputs are these; tells so."""
+    records = released(outputs)
+    emit(Finished(len(records)))
+    return Synthesized(records, outputs, tuple(drawn), {**notes, "unreadable": len(outputs) - len(records)})

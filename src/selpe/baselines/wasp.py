@@ -22,14 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selpe.baselines.embedding import TextKernel
-from selpe.baselines.looking import Looks
-from selpe.baselines.reading import Sample, read_all, released
-from selpe.baselines.writing import TextTask, TextWriter, seed_of, text_estimate
+from selpe.baselines.looking import Looks, plan_of, planned
+from selpe.baselines.reading import Sample, finished, read_all
+from selpe.baselines.writing import TextTask, TextWriter, by_class, seed_of, text_estimate
 from selpe.config import RunConfig
-from selpe.errors import ConfigError
-from selpe.events import Finished, Included, Started
+from selpe.events import Included, Started
 from selpe.method.quotas import apportion, class_quotas
-from selpe.privacy.gaussian_plan import GaussianPlan, Look, gaussian_plan
+from selpe.privacy.gaussian_plan import GaussianPlan, Look
 from selpe.privacy.histograms import NearFarVotes, near_far_sensitivity
 from selpe.privacy.table import PrivateTable
 from selpe.run.estimate import Estimate
@@ -73,10 +72,8 @@ class WASP:
                 samples[label] += more
             emit(Included(t, sum(map(len, samples.values()))))
         outputs = read_all(schema, (sample for found in samples.values() for sample in found))
-        records = released(outputs)
-        emit(Finished(len(records)))
-        notes = {"unreadable": len(outputs) - len(records), "model_weights": self._said(weights)}
-        return Synthesized(records, outputs, tuple(looks.drawn), notes)
+        made = finished(emit, outputs, looks.drawn, {})
+        return replace(made, notes={**made.notes, "model_weights": self._said(weights)})
 
     # -- texts ---------------------------------------------------------------------------------------------------
 
@@ -87,7 +84,7 @@ class WASP:
             for label, quota in self._waves[0].items()
             for i, model in enumerate(_dealt(quota, weights))
         ]
-        return self._by_class(self._writer.write("seeds", 0, asks))
+        return by_class(self._waves[0], self._writer.write("seeds", 0, asks))
 
     def _contrasted(
         self, t: int, samples: Samples, votes: Mapping[str, NDArray[np.float64]], weights: Sequence[float]
@@ -102,16 +99,10 @@ class WASP:
                 seed = seed_of(self._seed, "round", t, label, i)
                 shown = {"good": self._some(good, seed), "bad": self._some(bad, seed + 1)}
                 asks.append(TextTask(label, seed, "baseline_contrast", shown, model))
-        return self._by_class(self._writer.write("round", t, asks))
+        return by_class(self._waves[0], self._writer.write("round", t, asks))
 
     def _some(self, raws: Sequence[str], seed: int) -> list[str]:
         return random.Random(seed).sample(list(raws), min(len(raws), max(1, self._settings.shown // 2)))
-
-    def _by_class(self, written: Sequence[Sample]) -> Samples:
-        found: Samples = {label: [] for label in self._waves[0]}
-        for sample in written:
-            found[sample.label].append(sample)
-        return found
 
     # -- what the votes say --------------------------------------------------------------------------------------
 
@@ -158,16 +149,8 @@ def published_sigma(epsilon: float, delta: float, rounds: int) -> float:
 def _plan(config: RunConfig, schema: Schema, units: int) -> GaussianPlan:
     settings = config.wasp
     bound = near_far_sensitivity(settings.votes)
-    plan = gaussian_plan(
-        "wasp",
-        [Look(f"round-{t}", bound) for t in range(1, settings.rounds + 1)],
-        units=units,
-        records=config.records,
-        epsilon=config.epsilon,
-        delta=config.delta,
-        adjacency=config.adjacency,
-        candidates=config.records,
-    )
+    looks = [Look(f"round-{t}", bound) for t in range(1, settings.rounds + 1)]
+    plan = plan_of(config, units, looks, texts=config.records)
     if settings.calibration == "tight" or not 0 < config.epsilon < math.inf:
         return plan
     sigma = published_sigma(config.epsilon, config.delta, settings.rounds)
@@ -185,9 +168,7 @@ def _estimate(config: RunConfig, schema: Schema, plan: SpendingPlan, runs: Seque
 
 
 def _build(parts: Parts) -> Synthesizer:
-    if not isinstance(parts.plan, GaussianPlan):
-        raise ConfigError("wasp needs a plan of Gaussian looks")
-    return WASP(parts, parts.plan)
+    return WASP(parts, planned(parts))
 
 
 RECIPE = Recipe(_plan, _estimate, _build)

@@ -17,7 +17,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from selpe.baselines.reading import Sample, read
+from selpe.baselines.reading import Sample, some_readable
 from selpe.config import RunConfig
 from selpe.errors import StoppedError
 from selpe.events import Answered, PoolReady, StageStarted
@@ -30,7 +30,7 @@ from selpe.privacy.gaussian_plan import GaussianPlan
 from selpe.run.estimate import Estimate, Tokens, estimate
 from selpe.run.methods import Parts, SpendingPlan
 from selpe.run.workspace import WorkFolder
-from selpe.schema import CategoryField, Record, Schema
+from selpe.schema import CategoryField, Schema
 
 MIN_P = 0.05  # as in SelPE's own generator (and NO_REPEAT, too), so that methods are compared and not samplers
 SHOWN_EXAMPLES = 3
@@ -74,7 +74,7 @@ class TextWriter:
             raise StoppedError("stopped as asked; every finished answer is kept")
         samples = [Sample(ask.label, text, ask.model) for ask, text in zip(asks, texts, strict=True)]
         lost = sum(not text for text in texts)
-        shown = tuple(self._readable(samples))
+        shown = some_readable(self._schema, samples)
         emit(
             PoolReady(stage, number, len(samples) - lost, _count("model error", retries), _count("empty", lost), shown)
         )
@@ -104,11 +104,6 @@ class TextWriter:
             if answer.finish != "cancelled":
                 self._parts.emit(Answered("II", answer.prompt_tokens, answer.completion_tokens, answer.replayed))
         return again.total()
-
-    def _readable(self, samples: Sequence[Sample]) -> list[Record]:
-        """A few of the samples as records, for those who look on."""
-        few = (read(self._schema, sample) for sample in samples[:: max(1, len(samples) // 4)][:4])
-        return [output.record for output in few if output.released and output.record is not None]
 
     # -- prompts -------------------------------------------------------------------------------------------------
 
@@ -175,6 +170,14 @@ class TextWriter:
     @cached_property
     def _families(self) -> tuple[Family, ...]:
         return tuple(family_of(model.name, model.capabilities()) for model in self._parts.models)
+
+
+def by_class(labels: Iterable[str], samples: Iterable[Sample]) -> dict[str, list[Sample]]:
+    """The samples of each of these classes, in order."""
+    found: dict[str, list[Sample]] = {label: [] for label in labels}
+    for sample in samples:
+        found[sample.label].append(sample)
+    return found
 
 
 def one_line(text: str) -> str:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from selpe.baselines.train.course import Course
 from selpe.baselines.train.texts import fields_by_line
-from selpe.config import RunConfig
 from selpe.config.methods import TrainingSettings
-from selpe.privacy.gaussian_plan import GaussianPlan, Look, gaussian_plan
 from selpe.run.estimate import Estimate
 from selpe.run.methods import Parts, SpendingPlan
 from selpe.schema import Schema
@@ -23,26 +20,6 @@ _DRAW = 12e-6  # seconds a core takes for the noise of one parameter
 _LOADING = 30.0
 _BYTES_PER_PARAMETER = 0.73  # of the default model's file
 _LETTERS_PER_TOKEN = 4.0
-
-
-def training_plan(
-    config: RunConfig, units: int, looks: Sequence[Look], *, shares: Sequence[float] | None = None, texts: int = 0
-) -> GaussianPlan:
-    """The plan of these looks; by default μ² is shared in proportion to steps, so that each has the same noise.
-
-    `texts` is how many the models will write; without any, no records come out.
-    """
-    return gaussian_plan(
-        config.method,
-        looks,
-        units=units,
-        records=config.records if texts else 0,
-        epsilon=config.epsilon,
-        delta=config.delta,
-        adjacency=config.adjacency,
-        shares=[float(look.count) for look in looks] if shares is None else shares,
-        candidates=texts,
-    )
 
 
 def training_estimate(
