@@ -130,16 +130,15 @@ class Bench:
         write_json(folder / CELL, {**cell.as_dict(), "code": code_fingerprint()})
         began = time.monotonic()
         told: dict[str, Any] = {}
-        if cell.kind == "private rows":
-            records = split.private(cell.private)
-            measures = [*self.judge.trained_on(split, records), Measure("records", float(len(records)))]
-        elif cell.kind == "real rows":
-            records = split.real(cell.per_class, cell.private, on=self.judge.on)
-            measures = [*self.judge.trained_on(split, records), Measure("records", float(len(records)))]
-        else:
+        if cell.kind == "run":
             told = self._run(cell, folder, emit)
             began = time.monotonic()
             measures = self._measured(cell, split, folder)
+        else:
+            records = split.private(cell.private)
+            if cell.kind == "real rows":
+                records = split.real(cell.per_class, cell.private, on=self.judge.on)
+            measures = [*self.judge.trained_on(split, records), Measure("records", float(len(records)))]
         result = {
             "state": "done", "code": code_fingerprint(), "cell": cell.as_dict(),
             "measures": [measure.as_dict() for measure in measures],

@@ -4,6 +4,7 @@ rows of dots where there is nothing to go along."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from math import ceil, floor
 
 from markupsafe import Markup
@@ -11,7 +12,7 @@ from markupsafe import Markup
 from selpe.experiments.arms import CONTROLS, EVERYTHING, NOTHING, PRIVATE_ROWS, REAL_ROWS, title_of
 from selpe.experiments.drawing import Panel, Series, alone, line_chart
 from selpe.experiments.layouts import PARAMETERS
-from selpe.experiments.results import Mean, Meant, Results
+from selpe.experiments.results import KINDS, Mean, Meant, Results
 from selpe.experiments.tables import TITLES, Setting
 from selpe.report.charts import Level, Scale, lines
 from selpe.report.charts import Line as DotLine
@@ -56,16 +57,15 @@ def _known(panels: Sequence[Panel]) -> bool:
 def _by_epsilon(results: Results, setting: Setting, factor: str, names: Sequence[str]) -> list[Panel]:
     ordered = sorted(setting.ordered)
     panels = []
-    for data in results.data():
-        for kind in ("text", "structured"):
-            series = []
-            for place, name in enumerate(names):
-                if factor == "row":
-                    means = [results.mean("auc", Meant.under(data, name, value), kind=kind) for value in ordered]
-                else:
-                    means = [_with_model(results, data, name, value, kind) for value in ordered]
-                series.append(_series(name, means, place))
-            panels.append(Panel(f"{data}: {kind} AUC by ε", tuple(epsilon(value) for value in ordered), tuple(series)))
+    for data, kind in product(results.data(), KINDS):
+        series = []
+        for place, name in enumerate(names):
+            if factor == "row":
+                means = [results.mean("auc", Meant.under(data, name, value), kind=kind) for value in ordered]
+            else:
+                means = [_with_model(results, data, name, value, kind) for value in ordered]
+            series.append(_series(name, means, place))
+        panels.append(Panel(f"{data}: {kind} AUC by ε", tuple(epsilon(value) for value in ordered), tuple(series)))
     return panels
 
 
@@ -76,43 +76,28 @@ def _with_model(results: Results, data: str, llm: str, value: float, kind: str) 
 
 def _by_rows(results: Results, setting: Setting) -> list[Panel]:
     sizes = results.values("rows")
-    return [
-        Panel(
-            f"{data}, ε = {epsilon(value)}: {kind} AUC by rows",
-            tuple(str(size) for size in sizes),
-            tuple(
-                _series(
-                    row,
-                    [results.mean("auc", Meant.under(data, row, value, rows=size), kind=kind) for size in sizes],
-                    place,
-                )
-                for place, row in enumerate(results.ordered_rows())
-            ),
-        )
-        for data in results.data()
-        for value in setting.ordered
-        for kind in ("text", "structured")
-    ]
+    panels = []
+    for data, value, kind in product(results.data(), setting.ordered, KINDS):
+        series = []
+        for place, row in enumerate(results.ordered_rows()):
+            meant = (Meant.under(data, row, value, rows=size) for size in sizes)
+            series.append(_series(row, [results.mean("auc", one, kind=kind) for one in meant], place))
+        panels.append(Panel(f"{data}, ε = {epsilon(value)}: {kind} AUC by rows", tuple(map(str, sizes)), tuple(series)))
+    return panels
 
 
 def _by_parameter(results: Results, setting: Setting) -> list[Panel]:
     panels = []
-    (base,) = {cell.row for cell in results.cells if "parameter" in cell.factors}
-    for data in results.data():
-        for value in setting.ordered:
-            for parameter, title in PARAMETERS.items():
-                found = {cell.factors["value"] for cell in results.cells if cell.factors.get("parameter") == parameter}
-                ticks = sorted(found, key=float)
-                series = []
-                for place, kind in enumerate(("text", "structured")):
-                    meant = [Meant.under(data, base, value, parameter=parameter, value=tick) for tick in ticks]
-                    series.append(_series(kind, [results.mean("auc", one, kind=kind) for one in meant], place))
-                    nothing = results.mean("auc", Meant(data, NOTHING), kind=kind)
-                    series.append(
-                        Series(f"{kind}, ε = 0", (nothing,) * len(ticks), _SPARE[place], _DASHES[NOTHING])
-                    )  # fmt: skip
-                if ticks:
-                    panels.append(Panel(f"{data}: {title}", tuple(f"{float(tick):g}" for tick in ticks), tuple(series)))
+    for data, value, (parameter, title) in product(results.data(), setting.ordered, PARAMETERS.items()):
+        tried = results.tried(parameter)
+        series = []
+        for place, kind in enumerate(KINDS):
+            meant = [Meant.under(data, row, value, parameter=parameter, value=tick) for row, tick in tried]
+            series.append(_series(kind, [results.mean("auc", one, kind=kind) for one in meant], place))
+            nothing = results.mean("auc", Meant(data, NOTHING), kind=kind)
+            series.append(Series(f"{kind}, ε = 0", (nothing,) * len(tried), _SPARE[place], _DASHES[NOTHING]))
+        if tried:
+            panels.append(Panel(f"{data}: {title}", tuple(f"{float(tick):g}" for _, tick in tried), tuple(series)))
     return panels
 
 
@@ -124,12 +109,9 @@ def _series(name: str, means: Sequence[Mean | None], place: int) -> Series:
 def _dots(results: Results, setting: Setting) -> str:
     """Rows under each other, each with a dot and a standard error for both kinds of view."""
     rows = []
-    for data in results.data():
-        for value in setting.ordered:
-            for row in results.ordered_rows():
-                levels = _levels(results, Meant.under(data, row, value))
-                if levels:
-                    rows.append(DotLine(f"{data}, ε = {epsilon(value)}: {title_of(row)}", levels))
+    for data, value, row in product(results.data(), setting.ordered, results.ordered_rows()):
+        if levels := _levels(results, Meant.under(data, row, value)):
+            rows.append(DotLine(f"{data}, ε = {epsilon(value)}: {title_of(row)}", levels))
     if not rows:
         return ""
     bounds = [bound for row in rows for level in row.levels for bound in (level.low, level.high) if bound is not None]
@@ -140,14 +122,14 @@ def _dots(results: Results, setting: Setting) -> str:
     key = [
         Markup('<circle cx="{}" cy="{}" r="5" class="mark {}"/>').format(10 + 180 * place, tall + 18, kind)
         + text(f"{kind} AUC", 22 + 180 * place, tall + 22)
-        for place, kind in enumerate(("text", "structured"))
+        for place, kind in enumerate(KINDS)
     ]
     return alone(TITLES[setting.experiment], "ROC-AUC by row, percent", [picture, *key], 700, tall + 34)
 
 
 def _levels(results: Results, meant: Meant) -> tuple[Level, ...]:
     found = []
-    for kind in ("text", "structured"):
+    for kind in KINDS:
         mean = results.mean("auc", meant, kind=kind)
         if mean is not None:
             found.append(Level(kind, mean.value, mean.value - mean.error, mean.value + mean.error, kind))

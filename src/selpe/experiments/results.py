@@ -14,6 +14,7 @@ from selpe.experiments.arms import CONTROLS
 from selpe.experiments.grid import Cell, Factor
 from selpe.owner_only import claim, make_folder
 
+KINDS = ("text", "structured")  # of views
 _SPENT = ("epsilon_replace_one", "epsilon_add_remove", "delta")
 
 
@@ -109,13 +110,14 @@ class Results:
         found = {cell.factors[factor] for cell in self.cells if factor in cell.factors}
         return sorted(found, key=lambda value: (isinstance(value, str), value))
 
-    def rows(self) -> list[str]:
-        """The names of the rows, in the order in which they were asked for."""
-        return list(dict.fromkeys(cell.row for cell in self.cells))
+    def tried(self, parameter: str) -> list[tuple[str, Factor]]:
+        """The values of a parameter that was varied, in order, each with the row that it was varied in."""
+        cells = [cell for cell in self.cells if cell.factors.get("parameter") == parameter]
+        return sorted({(cell.row, cell.factors["value"]) for cell in cells}, key=lambda one: float(one[1]))
 
     def ordered_rows(self) -> list[str]:
-        """The names of the rows, controls below the others."""
-        return sorted(self.rows(), key=lambda row: row in CONTROLS)
+        """The names of the rows as they were asked for, controls below the others."""
+        return sorted(dict.fromkeys(cell.row for cell in self.cells), key=lambda row: row in CONTROLS)
 
     def data(self) -> list[str]:
         """The data sets."""
@@ -134,13 +136,9 @@ def _points(cell: Cell, result: Mapping[str, Any]) -> Iterable[Point]:
     for measure in result["measures"]:
         yield Point(cell, **measure)
     run = result.get("run") or {}
-    for name in ("seconds", "prompt_tokens", "completion_tokens"):
-        if run.get(name) is not None:
-            yield Point(cell, name, float(run[name]))
-    for name in _SPENT:
-        spent = (run.get("spent") or {}).get(name)
-        if spent is not None:
-            yield Point(cell, name, float(spent))
+    told = {name: run.get(name) for name in ("seconds", "prompt_tokens", "completion_tokens")}
+    told |= {name: (run.get("spent") or {}).get(name) for name in _SPENT}
+    yield from (Point(cell, name, float(value)) for name, value in told.items() if value is not None)
 
 
 def tidy(results: Results, experiment: str) -> list[dict[str, Any]]:

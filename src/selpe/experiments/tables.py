@@ -9,7 +9,7 @@ from selpe.experiments import paper
 from selpe.experiments.arms import CONTROLS, title_of
 from selpe.experiments.blocks import Block, TableBlock, Text, mean_cell, spent_cell
 from selpe.experiments.grid import ALL_ROWS, Cell
-from selpe.experiments.results import Mean, Meant, Results
+from selpe.experiments.results import KINDS, Mean, Meant, Results
 from selpe.report.words import NOTHING, compact, epsilon
 from selpe.run.progress import duration
 
@@ -132,5 +132,5 @@ def _line(results: Results, meant: Meant) -> tuple[str, ...]:
 
 def utility_cells(results: Results, meant: Meant) -> list[str]:
     """AUC of both kinds of view, and their mean."""
-    cells = [mean_cell(results.mean("auc", meant, kind=kind)) for kind in ("text", "structured")]
+    cells = [mean_cell(results.mean("auc", meant, kind=kind)) for kind in KINDS]
     return [*cells, mean_cell(Mean.of(list(results.utility(meant).values())))]
