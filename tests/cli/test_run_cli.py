@@ -13,12 +13,14 @@ import urllib.request
 import zipfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from in_process import selpe
 from selpe.events import Finished, Started
-from selpe.intake import write_table
+from selpe.intake import read, write_table
+from selpe.method import from_settings
 from selpe.privacy.ledger import Ledger
 from selpe.run.release import RELEASED
 from small_world import SCHEMA, drawn
@@ -403,3 +405,22 @@ def test_help_is_there_for_every_command() -> None:
         result = selpe(command, "--help")
         assert result.code == 0
         assert re.search(rf"selpe {command}\b", result.out)
+
+
+def test_a_run_reads_its_table_once_and_plans_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: Counter[str] = Counter()
+
+    def counted(module: object, name: str) -> None:
+        real = getattr(module, name)
+
+        def call(*arguments: Any, **settings: Any) -> Any:
+            counts[name] += 1
+            return real(*arguments, **settings)
+
+        monkeypatch.setattr(module, name, call)
+
+    counted(read, "_bytes")
+    counted(from_settings, "make_plan")
+    result = selpe("run", "--name", "once", "--yes")
+    assert result.code == 0, result.err
+    assert counts == {"_bytes": 1, "make_plan": 1}

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from selpe.models.base import ChatModel
     from selpe.models.store.download import Progress
     from selpe.run.lifecycle import Outcome, Run
+    from selpe.run.preflight import Preflight
     from selpe.run.session import Session
 
 
-def conduct(run: Run, *, watch: bool = False, port: int = 0, insist: bool = False, source: Any = None) -> Outcome:
+def conduct(
+    run: Run, *, watch: bool = False, port: int = 0, insist: bool = False, outlook: Preflight | None = None
+) -> Outcome:
     """Executes a run and shows it. Ends with exit code 130 when the user stops it."""
     from selpe.cli.display import showing
     from selpe.run.progress import Meter
@@ -31,13 +34,14 @@ def conduct(run: Run, *, watch: bool = False, port: int = 0, insist: bool = Fals
     cancel = threading.Event()
     with ExitStack() as stack:
         try:
-            run.begin(source=source, insist=insist)
+            table, plan = (outlook.table, outlook.plan) if outlook else (None, None)
+            run.begin(source=table, insist=insist, plan=plan)
             session = stack.enter_context(opened(run.config))
             if watch:
                 _serve(stack, run, meter, port)
             listen = stack.enter_context(showing(meter))
             stack.enter_context(stopping_at_ctrl_c(cancel))
-            return run.execute(**session.parts(), source=source, emit=listen, cancel=cancel, insist=insist)
+            return run.execute(**session.parts(), emit=listen, cancel=cancel)
         except StoppedError:
             stack.close()
             _say_how_to_go_on(run)

@@ -112,7 +112,7 @@ def begin(
     found.require_budget()
     _confirm(settings, yes=yes)
     made = Run.create(settings, name=name, ledger=ledger)
-    _conclude(made, conduct(made, watch=watch, port=port, insist=insist))
+    _conclude(made, conduct(made, watch=watch, port=port, insist=insist, outlook=found))
     return made
 
 

@@ -61,15 +61,16 @@ def load_private(
 
 def count_units(config: RunConfig, *, source: Any = None) -> int:
     """How many units the private table has, and nothing else of it: what a plan needs to know."""
-    return units_in(_raw(config, source), config.unit)
+    return units_in(read_raw(config, source), config.unit)
 
 
-def _raw(config: RunConfig, source: Any) -> Table:
+def read_raw(config: RunConfig, source: Any = None) -> Table:
+    """The table as it lies in its file or frame: read once, counted for a plan, and handed on to `load_private`."""
     return ReadingOptions.of(config).table(with_password(config.data) if source is None else source)
 
 
 def _arriving(config: RunConfig, schema: Schema, source: Any) -> _Arriving:
-    table = _raw(config, source)
+    table = read_raw(config, source)
     reading = ReadingOptions.of(config).reading(table, schema)
     if reading.problems and not config.skip_bad_rows:
         raise problem_report(table, reading.problems)

@@ -43,7 +43,7 @@ from selpe.privacy.table import PrivateTable
 from selpe.run.affordable import affordable
 from selpe.run.event_log import EventLog
 from selpe.run.manifest import read_manifest, write_manifest
-from selpe.run.methods import Parts, Recipe, SpendingPlan, Synthesized, recipe_of
+from selpe.run.methods import Parts, SpendingPlan, Synthesized, recipe_of
 from selpe.run.preflight import cap_of, spends
 from selpe.run.release import require_writable, write_release
 from selpe.run.workspace import Workspace, workspaces
@@ -208,10 +208,11 @@ class Run:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.ledger.settle(self.name, "given up")
 
-    def begin(self, *, source: Any = None, insist: bool = False) -> Begun:
+    def begin(self, *, source: Any = None, insist: bool = False, plan: SpendingPlan | None = None) -> Begun:
         """Reads the private table, plans, and reserves the ε of the whole run. Nothing is looked at or spent yet.
 
-        It comes before models are opened, so that a run that does not fit beside others is refused at once.
+        It comes before models are opened, so that a run that does not fit beside others is refused at once. `plan` is
+        the one that its owner was shown, if there was one.
         """
         if self._begun is None:
             require_writable(self)
@@ -221,7 +222,7 @@ class Run:
             for remark in loaded.remarks:
                 log.warning("%s", remark)
             self.manifest["inferred"] = list(inferred)
-            plan = self._planned(recipe_of(self.config.method), schema, units=self.config.rows or len(private))
+            plan = self._planned(schema, self.config.rows or len(private), shown=plan)
             prices = self._priced(plan)
             if spends(self.config):
                 charges = plan.at(prices).charges(self.name, private.unit)
@@ -306,10 +307,13 @@ class Run:
 
     # -- putting the parts together ------------------------------------------------------------------------------
 
-    def _planned(self, recipe: Recipe, schema: Schema, *, units: int) -> SpendingPlan:
+    def _planned(self, schema: Schema, units: int, *, shown: SpendingPlan | None) -> SpendingPlan:
         """The plan of this run: chosen once, and kept when a later version of the planner would choose otherwise."""
         chosen = self.manifest.get("chosen", {})
-        plan = recipe.plan(self.config.model_copy(update=chosen), schema, units)
+        if shown is not None and not chosen:
+            plan = shown
+        else:
+            plan = recipe_of(self.config.method).plan(self.config.model_copy(update=chosen), schema, units)
         if isinstance(plan, Plan):
             self.manifest["chosen"] = {"rounds": len(plan.rounds), "batches": plan.batches, "alpha": plan.alpha}
         return plan

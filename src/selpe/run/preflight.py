@@ -1,12 +1,12 @@
 """What a run would do, seen before it starts: plan, estimate, and whether the budget allows it. Spends nothing.
 
-Of the private table only the number of units is read.
+Of the private table only the number of units is used.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from selpe.run.estimate import Estimate
 from selpe.schema import Schema
 
 if TYPE_CHECKING:
+    from selpe.intake import Table
     from selpe.privacy.ledger import Ledger
     from selpe.privacy.ledger.charges import Budget, Composition
     from selpe.run.methods import SpendingPlan
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """The outlook of a run. `left` is what the budget holds, None where the first run will set it."""
+    """The outlook of a run. `left` is what the budget holds, None where the first run will set it.
+
+    `table` and `plan` are for the run that follows, so that it neither reads nor plans again.
+    """
 
     config: RunConfig
     schema: Schema
     plan: SpendingPlan
+    table: Table = field(repr=False)
     estimate: Estimate
     left: float | None
     refusal: BudgetError | None
@@ -58,18 +63,20 @@ class Preflight:
 
 def preflight(config: RunConfig, ledger: Ledger, *, source: Any = None, schema: Schema | None = None) -> Preflight:
     """The outlook of a run on this ledger; `source` and `schema` stand in for the files of the settings."""
-    from selpe.privacy.load import count_units
+    from selpe.privacy.load import read_raw
+    from selpe.privacy.units import units_in
     from selpe.run.lifecycle import list_runs
     from selpe.run.methods import recipe_of
 
     schema = schema or Schema.load(config.data_schema)
     schema.require_confirmed()
     recipe = recipe_of(config.method)
-    counted = count_units(config, source=source)
+    table = read_raw(config, source)
+    counted = units_in(table, config.unit)
     plan = recipe.plan(config, schema, config.rows or counted)
     expected = recipe.estimate(config, schema, plan, list_runs(Path(config.out)))
     left, refusal = _room(config, plan, ledger)
-    return Preflight(config, schema, plan, expected, left, refusal, size_notes(config, counted))
+    return Preflight(config, schema, plan, table, expected, left, refusal, size_notes(config, counted))
 
 
 def size_notes(config: RunConfig, counted: int) -> tuple[str, ...]:
