@@ -37,7 +37,7 @@ def asked(model: str, records: int) -> list[list[str]]:
         ["plan", "--epsilon", "2"],
         ["run", "--dry-run", "--epsilon", "2", *small],
         ["run", "--name", "exact", "--epsilon", "inf", *small],
-        ["run", "--name", "paper", "--method", "paper", "--epsilon", "inf", *small],
+        ["run", "--name", "paper", "--method", "paper", "--set", "rounds=2", "--epsilon", "inf", *small],
         ["evaluate", "exact", "--test", "test.csv", "--views", "boosted", "--encoder", "hash"],
         ["runs"],
         ["budget", "show"],
