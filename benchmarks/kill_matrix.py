@@ -30,6 +30,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 import selpe.experiments.cells
+import selpe.report.evaluate
 import selpe.report.summary
 import selpe.run.lifecycle
 import selpe.run.release
@@ -216,7 +217,8 @@ MOMENTS = (
     Moment("server's run", "release in its place, not yet 'done'", (fuse(Path, "rename", after=True),), life="server"),
     Moment(
         "evaluate", "half of the evaluation written",
-        (fuse(Path, "write_text", when=at_evaluation, instead=half_of_an_evaluation),), life="evaluate",
+        (fuse(selpe.report.evaluate, "write_text", when=at_evaluation, instead=half_of_an_evaluation),),
+        life="evaluate",
     ),
     Moment(
         "experiment", "a cell's draw lost", (fuse(Ledger, "store", when=result_of(FIRST)),), 1, life="cell",
