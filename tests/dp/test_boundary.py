@@ -88,8 +88,8 @@ def test_the_inner_rooms_are_imported_by_the_private_table_alone() -> None:
 
 
 def test_outside_the_room_votes_are_known_by_their_public_names_only() -> None:
-    public = {"Approval", "Closeness", "Prototype", "Predictive", "Coverage", "Kernel", "PoolKernel", "Judge",
-              "Representation", "SetVote", "RecordVote"}  # fmt: skip
+    public = {"Approval", "Closeness", "Prototype", "Predictive", "Coverage", "Surprise", "Kernel", "PoolKernel",
+              "Judge", "FieldJudge", "Representation", "SetVote", "RecordVote"}  # fmt: skip
     for name, tree in modules():
         if not name.startswith("privacy/"):
             taken = {n for m, n in imports(tree) if m == "selpe.privacy.votes"}
@@ -131,7 +131,7 @@ def test_nothing_in_the_room_prints_or_logs() -> None:
 
 def test_the_private_table_offers_these_things_and_no_more() -> None:
     assert {name for name in dir(PrivateTable) if not name.startswith("_")} == {
-        "choose", "fingerprint", "histogram", "learn", "select", "unit",
+        "choose", "count", "fingerprint", "histogram", "learn", "select", "unit",
     }  # fmt: skip
     for absent in ("__iter__", "__getitem__", "__contains__", "__array__", "__dict__"):
         assert not hasattr(private_table(), absent), absent

@@ -1,4 +1,4 @@
-"""One private choice among options. The only module that imports OpenDP, and the only one that draws unseeded noise.
+"""One private choice among options, and noise on numbers. The only module that imports OpenDP or draws unseeded noise.
 
 A mechanism carries its guarantee: `calibrate` gives a `Selector` whose `guarantee` can be asked before anything is
 drawn. The numbers in it are what OpenDP's own privacy map says of the measurement that will run, not a formula of ours.
@@ -280,13 +280,51 @@ def _gaussian_on_integers(scale: float) -> Any:
     return measurements.make_gaussian(*space, scale=scale)
 
 
-def _check_settings(epsilon: float, adjacency: str, law: str) -> None:
+def laplace_integers(values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
+    """Whole numbers with discrete Laplace noise, P(k) ∝ e^(−|k|/scale), drawn by OpenDP."""
+    if values.size == 0:
+        return values.astype(np.int64)
+    # OpenDP's sums stop at the ends of the 64-bit numbers. The noise exceeds 800 scales with probability e^-800.
+    if 800 * scale >= 2**62 or max(int(values.max()), -int(values.min())) >= 2**62:
+        raise PrivacyError("values and noise must fit into 64-bit integers")
+    noisy = _laplace_on_integers(float(scale))(values.ravel().tolist())
+    return np.asarray(noisy, dtype=np.int64).reshape(values.shape)
+
+
+def laplace_cost(scale: float, moved: int) -> float:
+    """The pure ε of this noise, as OpenDP states it, on numbers that one unit moves by `moved` in L1 norm."""
+    return float(_laplace_on_integers(scale).map(moved))
+
+
+def laplace_scale(epsilon: float, moved: int) -> float:
+    """The least scale at which that cost is at most ε."""
+    scale = moved / epsilon
+    # Division rounds: without this the map can end one unit in the last place above ε, and be refused for it.
+    while laplace_cost(scale, moved) > epsilon:
+        scale = math.nextafter(scale, math.inf)
+    return scale
+
+
+@lru_cache(maxsize=256)
+def _laplace_on_integers(scale: float) -> Any:
+    if not (math.isfinite(scale) and scale > 0):
+        raise ConfigError("the scale of Laplace noise must be a finite number above 0")
+    space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.l1_distance(T="i64")
+    return measurements.make_laplace(*space, scale=scale)
+
+
+def check_price(epsilon: float, adjacency: str) -> None:
+    """Raises unless this is an ε that can be asked for, under one of the two relations."""
     if math.isnan(epsilon) or epsilon < 0 or (0 < epsilon < SMALLEST_EPSILON):
         raise ConfigError("epsilon must be 0 or a positive number", hint=f"the smallest is {SMALLEST_EPSILON:g}")
     if LARGEST_EPSILON < epsilon < math.inf:
         raise ConfigError(f"epsilon must be at most {LARGEST_EPSILON:g}", hint="infinity asks for no privacy at all")
     if adjacency not in ADJACENCIES:
         raise ConfigError(f"adjacency must be one of {', '.join(ADJACENCIES)}")
+
+
+def _check_settings(epsilon: float, adjacency: str, law: str) -> None:
+    check_price(epsilon, adjacency)
     if law not in LAWS:
         raise ConfigError(f"mechanism must be one of {', '.join(LAWS)}")
 

@@ -1,18 +1,18 @@
 """The private table: the only object that holds private rows, and the private steps it offers.
 
-It can say how many units it protects, run a selection, answer a histogram query with noise, and train a model on noisy
-sums of clipped gradients. It has no way to hand out a row, a distance, a vote or a gradient. Python cannot stop
-somebody who is determined to look inside a process they control; the boundary keeps honest code honest, and a test
-walks the source to see that it does.
+It can say how many units it protects, run a selection, answer a histogram query or fill tables of counts with noise,
+and train a model on noisy sums of clipped gradients. It has no way to hand out a row, a distance, a vote or a gradient.
+Python cannot stop somebody who is determined to look inside a process they control; the boundary keeps honest code
+honest, and a test walks the source to see that it does.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, final, get_args
+from typing import Any, NoReturn, Protocol, TypedDict, final, get_args
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -22,13 +22,22 @@ from selpe.errors import ConfigError, DataError, PrivacyError
 from selpe.privacy.accounting import BoundedRange, Event
 from selpe.privacy.admission import ABSTAINS, admit
 from selpe.privacy.batches import assign, one_row_each
+from selpe.privacy.counts import Counts, CountTable, apart, check_tables, tally
 from selpe.privacy.histograms import Histogram, HistogramQuery, sizes_of
 from selpe.privacy.learning import Learned, Learner, Training, Watch, check_grid, to_the_end, train
 from selpe.privacy.ledger.charges import Charge, Receipt
 from selpe.privacy.ledger.fingerprint import Fingerprint, fingerprint
 from selpe.privacy.ledger.key import Key
 from selpe.privacy.mechanisms import Guarantee, Influence, Mechanism, Selector
-from selpe.privacy.noise import Noise, gaussian_charge, guarantee_of
+from selpe.privacy.noise import (
+    CountNoise,
+    Noise,
+    count_noise_of,
+    counting_charge,
+    gaussian_charge,
+    guarantee_of,
+    priced,
+)
 from selpe.privacy.votes import Approval, Coverage, Kernel, PoolKernel, RecordVote, Representation, SetVote
 from selpe.privacy.withholding import sealed
 from selpe.schema import Record, Schema, Value
@@ -89,8 +98,16 @@ class _Round:
 
     def digest(self, mechanism: Mechanism) -> str:
         """A hash by which a stored result is known to belong to this very request."""
-        parts = (self.vote, self.context, repr(mechanism), repr(self.influence), repr(sorted(self.sizes.items())))
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        sizes = repr(sorted(self.sizes.items()))
+        return _digest(self.vote, self.context, repr(mechanism), repr(self.influence), sizes)
+
+
+class _Payer(TypedDict):
+    """Who pays, for what and for whom: what every charge says."""
+
+    run: str
+    selection: str
+    unit: str
 
 
 Tallies = Callable[[Selector], Mapping[str, NDArray[np.int64]]]
@@ -196,7 +213,7 @@ class PrivateTable:
     def choose(self, vote: SetVote, *, mechanism: Mechanism, selection: str, context: str = "") -> Selection:
         """One of several sets (guides, candidate releases), chosen by the votes of all rows at once."""
         if type(vote) not in get_args(SetVote):
-            raise PrivacyError("a vote on sets must be one of predictive and coverage")
+            raise PrivacyError("a vote on sets must be one of predictive, coverage and surprise")
         if vote.options < 1 or vote.step < 1:
             raise ConfigError("a choice needs at least one option, and a judge at least one view")
 
@@ -218,23 +235,49 @@ class PrivateTable:
             raise PrivacyError("noise must be GaussianNoise, or SeededNoise in tests")
         self.__check_pools(query.pools, 1)
         sizes, cost = sizes_of(query), guarantee_of(noise.sigma, query.sensitivity, noise.delta)
-        parts = (repr(query), context, repr(noise), repr(sorted(sizes.items())))
-        request = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-        stored = self.__account.stored(selection)
-        if stored is not None:
-            _require_same(stored, request, selection)
-            counts = {
-                label: np.array(stored["counts"][label], dtype=np.float64).reshape(sizes[label]) for label in sizes
-            }
-            return Histogram(counts, cost, noise.name, noise.private, replayed=True)
-        if noise.reads_rows:
-            self.__check_remote(query.kernel.remote)
-        receipt = self.__account.charge(
-            gaussian_charge(noise, query.sensitivity, run=self.__account.run, selection=selection, unit=self.unit)
+        charge = gaussian_charge(noise, query.sensitivity, **self.__payer(selection))
+
+        def look() -> dict[str, Any]:
+            counts = self.__noisy_counts(query, noise, selection)
+            return {"counts": {label: part.tolist() for label, part in counts.items()}}
+
+        result, replayed = self.__once(
+            charge,
+            _digest(repr(query), context, repr(noise), repr(sorted(sizes.items()))),
+            look,
+            remote=[query.kernel.remote] if noise.reads_rows else [],
+            who="a kernel or encoder",
         )
-        counts = sealed(lambda: self.__noisy_counts(query, noise, selection), "a kernel or encoder")
-        self.__account.store(receipt, {"request": request, "counts": {k: v.tolist() for k, v in counts.items()}})
-        return Histogram(counts, cost, noise.name, noise.private)
+        counts = {label: np.array(result["counts"][label], dtype=np.float64).reshape(sizes[label]) for label in sizes}
+        return Histogram(counts, cost, noise.name, noise.private, replayed)
+
+    def count(
+        self, tables: Sequence[CountTable], *, noise: CountNoise, selection: str, context: str = ""
+    ) -> Counts:  # fmt: skip
+        """How many rows fall into each cell of each table, with noise on every count: one charge for all tables.
+
+        `selection` and `context` are as in `select`: a name within the run, and a hash of the tables' codes.
+        """
+        if type(noise) not in get_args(CountNoise):
+            raise PrivacyError("noise on counts must be CountingNoise, or SeededCountingNoise in tests")
+        check_tables(tables)
+        fit, name = count_noise_of(noise, len(tables)), noise.name(len(tables))
+        charge = counting_charge(noise, len(tables), **self.__payer(selection))
+
+        def look() -> dict[str, Any]:
+            # All tables are one vector, and get their noise as one.
+            counts = tally(tables, self.__batch(noise.below) if noise.reads_rows else ())
+            return {"counts": noise.add(counts, len(tables), selection).tolist()}
+
+        result, replayed = self.__once(
+            charge,
+            _digest(repr([(table.name, table.shape) for table in tables]), context, repr(noise)),
+            look,
+            remote=[axis.remote for table in tables for axis in table.axes] if noise.reads_rows else [],
+            who="a coder",
+        )
+        counts = apart(np.array(result["counts"], dtype=np.int64), tables)
+        return Counts(counts, fit.scale, fit.law, fit.guarantee, name, noise.private, replayed)
 
     def learn(
         self,
@@ -256,7 +299,7 @@ class PrivateTable:
             raise PrivacyError("noise must be GaussianNoise, or SeededNoise in tests")
         check_grid(len(self), noise, asked.clip)
         cost = guarantee_of(noise.sigma, asked.sensitivity, noise.delta, asked.steps)
-        request = hashlib.sha256("\n".join((repr(asked), context, repr(noise))).encode()).hexdigest()
+        request = _digest(repr(asked), context, repr(noise))
         stored = self.__account.stored(selection)
         if stored is not None:
             _require_same(stored, request, selection)
@@ -265,56 +308,66 @@ class PrivateTable:
         if learner is not None:
             self.__check_remote(learner.remote)
         receipt = self.__account.charge(
-            gaussian_charge(
-                noise,
-                asked.sensitivity,
-                run=self.__account.run,
-                selection=selection,
-                unit=self.unit,
-                count=asked.steps,
-            )
+            gaussian_charge(noise, asked.sensitivity, **self.__payer(selection), count=asked.steps)
         )
         state, done = "", 0
         if learner is not None:
-            done = train(lambda: self.__batch(noise), learner, asked, noise=noise, key=selection, watch=watch)
+            done = train(lambda: self.__batch(noise.below), learner, asked, noise=noise, key=selection, watch=watch)
             state = learner.keep()
         self.__account.store(receipt, {"request": request, "state": state, "steps": done})
         return Learned(state, done, cost, noise.name, noise.private)
 
     def __settle(self, asked: _Round, mechanism: Mechanism, scores: Tallies) -> Selection:
-        """Stored? Then that. Else: pay, and only then look, draw, store, return."""
+        """The winners of a round, stored or drawn."""
         if type(mechanism) not in get_args(Mechanism):
             raise PrivacyError("a mechanism must be NoisyMax, or SeededMechanism in tests")
         selector = mechanism.calibrate(asked.influence, key=asked.selection)
-        request = asked.digest(mechanism)
-        stored = self.__account.stored(asked.selection)
+
+        def look() -> dict[str, Any]:
+            winners = _draw(selector, asked.sizes, scores)
+            return {"winners": {label: list(won) for label, won in winners.items()}}
+
+        result, replayed = self.__once(
+            self.__price(asked.selection, selector),
+            asked.digest(mechanism),
+            look,
+            remote=[asked.remote] if selector.reads_rows else [],
+            who="a kernel, encoder or judge",
+        )
+        winners = {label: tuple(int(i) for i in won) for label, won in result["winners"].items()}
+        return Selection(winners, selector.guarantee, selector.name, selector.private, replayed)
+
+    def __once(
+        self,
+        charge: Charge,
+        request: str,
+        look: Callable[[], dict[str, Any]],
+        *,
+        remote: Iterable[str | None],
+        who: str,
+    ) -> tuple[dict[str, Any], bool]:
+        """Stored? Then that, and True. Else: pay, and only then look, draw, store, return."""
+        stored = self.__account.stored(charge.selection)
         if stored is not None:
-            return _replay(stored, request, asked.selection, selector)
-        if selector.reads_rows:
-            self.__check_remote(asked.remote)
-        receipt = self.__account.charge(self.__price(asked.selection, selector))
-        winners = sealed(lambda: _draw(selector, asked.sizes, scores), "a kernel, encoder or judge")
-        self.__account.store(receipt, {"request": request, "winners": {k: list(v) for k, v in winners.items()}})
-        return Selection(winners, selector.guarantee, selector.name, selector.private)
+            _require_same(stored, request, charge.selection)
+            return stored, True
+        for host in remote:
+            self.__check_remote(host)
+        receipt = self.__account.charge(charge)
+        result = {"request": request, **sealed(look, who)}
+        self.__account.store(receipt, result)
+        return result, False
 
     def __price(self, selection: str, selector: Selector) -> Charge:
         cost = selector.guarantee
         # The exponential mechanism is also ε²/8-zCDP, which composes better; permute-and-flip is not.
-        bounded = selector.name == "exponential"
         events: tuple[Event | None, Event | None] = (None, None)
-        if bounded:
+        if selector.name == "exponential":
             events = (BoundedRange(cost.add_remove), BoundedRange(cost.replace_one))
-        return Charge(
-            run=self.__account.run,
-            selection=selection,
-            mechanism=selector.name,
-            epsilon_add_remove=cost.add_remove,
-            epsilon_replace_one=cost.replace_one,
-            unit=self.unit,
-            note="" if selector.private else "not private",
-            event_add_remove=events[0],
-            event_replace_one=events[1],
-        )
+        return priced(selector.name, cost, private=selector.private, **self.__payer(selection), events=events)
+
+    def __payer(self, selection: str) -> _Payer:
+        return {"run": self.__account.run, "selection": selection, "unit": self.unit}
 
     # -- what sees rows; called under a seal ---------------------------------------------------------------------
 
@@ -333,10 +386,10 @@ class PrivateTable:
         return scores
 
     def __set_scores(self, vote: SetVote, selector: Selector) -> NDArray[np.int64]:
-        rows = self.__taking_part(selector.below)
         if isinstance(vote, Coverage):
+            rows = self.__taking_part(selector.below)
             return vote.tally(self.__represent(vote.kernel)[rows])
-        return vote.tally([dict(self.__rows[row]) for row in rows])
+        return vote.tally(self.__batch(selector.below))
 
     def __noisy_counts(self, query: HistogramQuery, noise: Noise, selection: str) -> dict[str, NDArray[np.float64]]:
         sizes = sizes_of(query)
@@ -353,9 +406,9 @@ class PrivateTable:
         ends = np.cumsum([math.prod(shape) for shape in sizes.values()])[:-1]
         return {label: part.reshape(sizes[label]) for label, part in zip(sizes, np.split(noisy, ends), strict=True)}
 
-    def __batch(self, noise: Noise) -> list[Record]:
-        """One row of every unit, drawn anew at each step."""
-        return [dict(self.__rows[row]) for row in self.__taking_part(noise.below)]
+    def __batch(self, below: Callable[[int], int]) -> list[Record]:
+        """One row of every unit, drawn anew each time."""
+        return [dict(self.__rows[row]) for row in self.__taking_part(below)]
 
     def __taking_part(self, below: Callable[[int], int]) -> NDArray[np.intp]:
         """One row of every unit, without those that abstain."""
@@ -419,10 +472,8 @@ def _draw(selector: Selector, sizes: Mapping[str, tuple[int, int]], scores: Tall
     return {label: tuple(selector.draw(batch) for batch in tallies[label]) for label in sizes}
 
 
-def _replay(stored: Mapping[str, Any], request: str, selection: str, selector: Selector) -> Selection:
-    _require_same(stored, request, selection)
-    winners = {label: tuple(int(i) for i in indices) for label, indices in stored["winners"].items()}
-    return Selection(winners, selector.guarantee, selector.name, selector.private, replayed=True)
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _require_same(stored: Mapping[str, Any], request: str, selection: str) -> None:
