@@ -1,9 +1,9 @@
 """Votes: what one private row says about each option, bounded so that no row can say much.
 
-Options are the records of a class's pool, or whole sets of records. A row's vote on an option is an integer from 0 to
-`step`, a function of that row, the options and public settings alone; a tally is the sum over rows. Integers make sums
-exact, whatever their order. Every vote is total: a distance that is NaN gives no approval instead of an error,
-because an error that depends on a private row would itself be a release.
+Options are the records of a class's pool, whole sets of records, or fields to measure. A row's vote on an option is an
+integer from 0 to `step`, a function of that row, the options and public settings alone; a tally is the sum over rows.
+Integers make sums exact, whatever their order. Every vote is total: a distance that is NaN gives no approval instead of
+an error, because an error that depends on a private row would itself be a release.
 """
 
 from __future__ import annotations
@@ -96,6 +96,21 @@ class Judge(Protocol):
 
     def score(self, rows: Sequence[Record]) -> NDArray[np.float64]:
         """Scores of shape (views, len(rows), options)."""
+
+
+class FieldJudge(Protocol):
+    """Public models of fields, or of other things to measure, that say how badly the pool serves a row in each."""
+
+    @property
+    def remote(self) -> str | None:
+        """The host that texts are sent to for encoding, or None when they stay in this process."""
+
+    @property
+    def options(self) -> int:
+        """The number of fields."""
+
+    def surprise(self, row: Record) -> NDArray[np.float64]:
+        """Per field, from 0 (as was to be expected from the pool) to 1; shape (options,). NaN says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +261,38 @@ class Coverage:
         return np.asarray(total / count)
 
 
+@dataclass(frozen=True, slots=True)
+class Surprise:
+    """A row gives each field as much of a vote as its value there surprises: measured is where the pool is wrong.
+
+    Votes are rounded to thousandths. The options need not be fields: any list of things to measure will do.
+    """
+
+    judge: FieldJudge = field(repr=False)
+    step: ClassVar[int] = 1000
+
+    @property
+    def options(self) -> int:
+        """The number of fields."""
+        return self.judge.options
+
+    @property
+    def remote(self) -> str | None:
+        """Where the judge sends texts."""
+        return self.judge.remote
+
+    def tally(self, rows: Sequence[Record]) -> NDArray[np.int64]:
+        """The sum of surprise over the rows, in thousandths; the judge is asked about one row at a time."""
+        scores = np.zeros(self.options, dtype=np.int64)
+        for row in rows:
+            said = np.clip(np.nan_to_num(_numbers(self.judge.surprise(row), self.options), nan=0.0), 0.0, 1.0)
+            scores += np.rint(self.step * said).astype(np.int64)
+        return scores
+
+
 # Closed lists: a vote of unknown bounds would void the argument.
 RecordVote: TypeAlias = Approval | Closeness | Prototype
-SetVote: TypeAlias = Predictive | Coverage
+SetVote: TypeAlias = Predictive | Coverage | Surprise
 
 
 def sets_approved(options: int) -> int:
@@ -259,6 +303,15 @@ def sets_approved(options: int) -> int:
     and 0.22), votes for six of them did not (−0.17 and 0.25). Graded votes did no better.
     """
     return options // 2
+
+
+def _numbers(said: object, options: int) -> NDArray[np.float64]:
+    """One number per option; zeros where a judge says something else."""
+    try:
+        numbers = np.asarray(said, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.zeros(options)
+    return numbers if numbers.shape == (options,) else np.zeros(options)
 
 
 def _places(views: NDArray[np.float64]) -> NDArray[np.float64]:
