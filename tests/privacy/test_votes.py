@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from private_world import LineKernel, Points
-from selpe.errors import ConfigError
+from private_world import LineKernel, MemoryAccount, Points, line_schema
+from selpe.errors import ConfigError, PrivacyError
 from selpe.method.kernel import MultiChannelKernel
 from selpe.models.encoders.hashing import HashingEncoder
 from selpe.privacy import votes as module
-from selpe.privacy.votes import Approval, Closeness, Coverage, Predictive, Prototype, lowest, sets_approved
+from selpe.privacy.mechanisms import NoisyMax
+from selpe.privacy.table import PrivateTable
+from selpe.privacy.votes import Approval, Closeness, Coverage, Predictive, Prototype, Surprise, lowest, sets_approved
 from selpe.schema import Record, Schema
 
 KERNEL = LineKernel(span=10.0)
@@ -235,6 +237,70 @@ def test_coverage_approves_the_sets_nearest_to_a_row() -> None:
 def test_coverage_of_sets_that_are_none_is_refused(sets: tuple[tuple[int, ...], ...]) -> None:
     with pytest.raises(ConfigError):
         Coverage(KERNEL, KERNEL.pool(0, 1), sets)
+
+
+@dataclass(frozen=True)
+class Says:
+    """A judge of fields that says for every row what it was made of: a record says which of its sayings is its own."""
+
+    sayings: Sequence[Any]
+    options: int
+    remote: str | None = None
+
+    def surprise(self, row: Record) -> NDArray[np.float64]:
+        return self.sayings[int(row["x"])]  # type: ignore[arg-type, no-any-return]
+
+
+def test_a_row_votes_for_fields_by_how_much_they_surprise_in_thousandths() -> None:
+    vote = Surprise(Says([np.array([0.0, 0.25, 1.0]), np.array([0.5, 0.1234, 0.9996])], 3))
+    assert vote.tally([{"x": 0}]).tolist() == [0, 250, 1000]
+    assert vote.tally([{"x": 0}, {"x": 1}]).tolist() == [500, 373, 2000]
+    assert (vote.options, vote.step, vote.remote) == (3, 1000, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "cast"),
+    [
+        ([math.nan, 0.5, -1.0], [0, 500, 0]),
+        ([math.inf, -math.inf, 7.0], [1000, 0, 1000]),
+        ([None, 0.5, 1], [0, 500, 1000]),
+        ([1.0, 1.0], [0, 0, 0]),
+        ([[1.0, 1.0, 1.0]], [0, 0, 0]),
+        (["much", "more", "most"], [0, 0, 0]),
+        ([10**400, 1, 1], [0, 0, 0]),
+        (None, [0, 0, 0]),
+        (0.7, [0, 0, 0]),
+    ],
+)
+def test_what_is_no_surprise_is_no_vote_and_raises_nothing(said: Any, cast: list[int]) -> None:
+    assert Surprise(Says([said], 3)).tally([{"x": 0}]).tolist() == cast
+
+
+@settings(max_examples=100, deadline=None)
+@given(hnp.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 7)), elements=any_float))
+def test_a_row_moves_the_score_of_a_field_up_by_one_step_at_most(sayings: NDArray[np.float64]) -> None:
+    vote = Surprise(Says(list(sayings), sayings.shape[1]))
+    rows: list[Record] = [{"x": i} for i in range(len(sayings))]
+    whole = vote.tally(rows)
+    for gone in range(len(rows)):
+        moved = whole - vote.tally(rows[:gone] + rows[gone + 1 :])
+        assert moved.min() >= 0
+        assert moved.max() <= vote.step
+
+
+def test_a_private_choice_of_a_field_is_charged_like_any_choice_and_takes_the_most_surprising() -> None:
+    account = MemoryAccount()
+    private = PrivateTable([{"x": 0}, {"x": 1}], line_schema(), account=account)
+    vote = Surprise(Says([[0.1, 0.9, 0.2], [0.1, 0.4, 0.2]], 3))
+    assert private.choose(vote, mechanism=NoisyMax(math.inf), selection="exact").winner == 1
+    chosen = private.choose(vote, mechanism=NoisyMax(0.5), selection="field", context="pool")
+    assert private.choose(vote, mechanism=NoisyMax(0.5), selection="field", context="pool").replayed
+    assert chosen.guarantee.replace_one == 0.5
+    assert account.charges[1].epsilon_add_remove == 0.25
+    far = Surprise(Says([[1.0]], 1, remote="https://elsewhere.example"))
+    with pytest.raises(PrivacyError, match=r"elsewhere\.example"):
+        private.choose(far, mechanism=NoisyMax(0.5), selection="far")
+    assert len(account.charges) == 2
 
 
 HOSTILE = Schema.from_dict(
