@@ -23,14 +23,17 @@ import pytest
 from numpy.typing import NDArray
 
 import selpe
+from counting_world import Cut
 from private_world import MARKER, MemoryAccount
 from selpe.errors import DataError, ModelError, PrivacyError
 from selpe.method.kernel import MultiChannelKernel
 from selpe.models.encoders.hashing import HashingEncoder
+from selpe.privacy.counts import CountTable
 from selpe.privacy.ledger import Ledger
 from selpe.privacy.mechanisms import NoisyMax
+from selpe.privacy.noise import CountingNoise
 from selpe.privacy.table import PrivateTable
-from selpe.privacy.votes import Approval, Closeness, Coverage, Predictive, Prototype
+from selpe.privacy.votes import Approval, Closeness, Coverage, Predictive, Prototype, Surprise
 from selpe.schema import Record, Schema
 
 SOURCE = Path(selpe.__file__).parent
@@ -214,6 +217,29 @@ class QuotingJudge:
         return np.zeros((2, len(rows), 4))
 
 
+class QuotingSurprise:
+    """A judge of fields that quotes what it sees."""
+
+    options, remote = 3, None
+
+    def __init__(self, quote: Callable[[str], None]) -> None:
+        self.quote = quote
+
+    def surprise(self, row: Record) -> NDArray[np.float64]:
+        self.quote(str(row))
+        return np.array([0.1, 0.5, 0.9])
+
+
+def quoting_tables(quote: Callable[[str], None]) -> list[CountTable]:
+    """A table of counts whose coder quotes what it sees."""
+
+    def code(row: Record) -> int:
+        quote(str(row))
+        return int(row["level"]) % 3  # type: ignore[arg-type]
+
+    return [CountTable((Cut("kind", 2, lambda row: "ab".index(str(row["kind"]))), Cut("level", 3, code)))]
+
+
 def raise_with(kind: type[BaseException]) -> Callable[[str], None]:
     def quote(text: str) -> None:
         try:
@@ -254,7 +280,7 @@ def ask(table: PrivateTable, kernel: Any, selection: str = "round", **settings: 
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, ModelError, DataError, KeyError, KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("when", ["represent", "distances", "prototype", "judge"])
+@pytest.mark.parametrize("when", ["represent", "distances", "prototype", "judge", "surprise", "code"])
 def test_an_error_that_quotes_a_row_is_replaced_by_one_that_does_not(kind: type[BaseException], when: str) -> None:
     table = private_table()
     quote = raise_with(kind)
@@ -262,6 +288,10 @@ def test_an_error_that_quotes_a_row_is_replaced_by_one_that_does_not(kind: type[
     def run() -> None:
         if when == "judge":
             table.choose(Predictive(QuotingJudge(quote)), mechanism=NoisyMax(1.0), selection="bundle")
+        elif when == "surprise":
+            table.choose(Surprise(QuotingSurprise(quote)), mechanism=NoisyMax(1.0), selection="field")
+        elif when == "code":
+            table.count(quoting_tables(quote), noise=CountingNoise(1.0), selection="counts")
         else:
             vote = Prototype() if when == "prototype" else Approval()
             ask(table, QuotingKernel(quote, "distances" if when == "prototype" else when), vote=vote)
@@ -277,6 +307,8 @@ def test_warnings_that_quote_a_row_are_swallowed() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         ask(private_table(), QuotingKernel(lambda text: warnings.warn(text, stacklevel=1), "represent"))
+        tables = quoting_tables(lambda text: warnings.warn(text, stacklevel=1))
+        private_table().count(tables, noise=CountingNoise(1.0), selection="counts")
     assert all(clean(str(warning.message)) for warning in caught)
 
 
@@ -338,13 +370,19 @@ def test_a_whole_session_leaves_no_private_value_in_files_logs_or_output(
     table = private_table(ledger.account("run"))
     ledger.recognise(table.fingerprint())
     kernel = MultiChannelKernel(SCHEMA, HashingEncoder())
-    shown = []
+    shown: list[Any] = []
     for number, vote in enumerate((Approval(), Closeness(), Prototype())):
         shown.append(ask(table, kernel, f"round-{number}", vote=vote, batches=2))
     pool = kernel.over(kernel.represent(PUBLIC))
     shown.append(table.choose(Coverage(kernel, pool, ((0, 1), (2, 3))), mechanism=NoisyMax(1.0), selection="guide"))
     judge = QuotingJudge(lambda _: None)
     shown.append(table.choose(Predictive(judge), mechanism=NoisyMax(1.0), selection="bundle"))
+    field = Surprise(QuotingSurprise(lambda _: None))
+    shown.append(table.choose(field, mechanism=NoisyMax(1.0), selection="field"))
+    counted = table.count(quoting_tables(lambda _: None), noise=CountingNoise(1.0), selection="counts")
+    shown += [counted, counted.tables["kind × level"].tolist()]
+    with pytest.raises(ModelError):
+        table.count(quoting_tables(raise_with(RuntimeError)), noise=CountingNoise(1.0), selection="broken counts")
     with pytest.raises(ModelError):
         ask(table, QuotingKernel(raise_with(RuntimeError), "represent"), "broken")
     assert clean(repr(shown))

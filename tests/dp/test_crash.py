@@ -16,9 +16,16 @@ from typing import Any
 
 import pytest
 
+from counting_world import Cut, by_class, by_third, class_and_third
+from private_world import line_schema
 from selpe.errors import BudgetError
+from selpe.privacy.counts import CountTable
 from selpe.privacy.ledger import Charge, Ledger
+from selpe.privacy.ledger.charges import Receipt
 from selpe.privacy.ledger.disk import Disk
+from selpe.privacy.noise import CountingNoise
+from selpe.privacy.table import PrivateTable
+from selpe.schema import Record
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork to die a thousand deaths quickly")
 
@@ -98,8 +105,8 @@ class Witness:
 
     charged: int = 0
     deaths: int = 0
-    drawn: dict[str, list[int]] = field(default_factory=dict)
-    used: dict[str, int] = field(default_factory=dict)
+    drawn: dict[str, list[Any]] = field(default_factory=dict)
+    used: dict[str, Any] = field(default_factory=dict)
 
     def hear(self, event: list[Any]) -> None:
         what, selection, value = event
@@ -111,13 +118,17 @@ class Witness:
         else:
             assert self.used.setdefault(selection, value) == value, "a stored result changed"
 
+    def told(self, stored: dict[str, Any] | None) -> Any:
+        """What a stored result says."""
+        return None if stored is None else stored["winner"]
+
     def check(self, root: Path) -> None:
         ledger = Ledger("t", root)
         total = ledger.spent()
         assert total.epsilon_replace_one >= self.charged * EPSILON, "the ledger understates what was spent"
         assert total.charges <= self.charged + self.deaths
         for selection, value in self.used.items():
-            assert ledger.stored("run", selection) == {"winner": value}
+            assert self.told(ledger.stored("run", selection)) == value
 
 
 def live(root: Path, selections: int, say: Callable[[list[Any]], None], disk: Disk | None = None) -> None:
@@ -204,6 +215,70 @@ def test_death_at_every_step_of_a_charge_and_a_result(root: Path) -> None:
         witness.check(root)
         assert set(witness.used) == {"s0"}
     assert torn > 80
+
+
+class CountWitness(Witness):
+    """What the outside world saw of measurements."""
+
+    def told(self, stored: dict[str, Any] | None) -> Any:
+        return None if stored is None else stored["counts"]
+
+
+@dataclass
+class Telling:
+    """An account that says what it was asked for, when it is done: a charge after it, a draw before it is stored."""
+
+    inner: Any
+    say: Callable[[list[Any]], None]
+    run: str = "run"
+
+    def charge(self, charge: Charge) -> Receipt:
+        receipt: Receipt = self.inner.charge(charge)
+        self.say(["charged", charge.selection, 0])
+        return receipt
+
+    def stored(self, selection: str) -> Any:
+        return self.inner.stored(selection)
+
+    def store(self, receipt: Receipt, result: dict[str, Any]) -> None:
+        self.say(["drawn", receipt.charge.selection, result["counts"]])
+        self.inner.store(receipt, result)
+
+
+def measure(root: Path, say: Callable[[list[Any]], None], disk: Disk | None = None) -> None:
+    """One life of a run that counts twice: the private table itself pays, looks, draws and stores."""
+    ledger = Ledger("t", root, disk=disk)
+    ledger.set_budget(1000.0)
+    rows: list[Record] = [{"x": x, "label": "A"} for x in (1, 50, 99)]
+    table = PrivateTable(rows, line_schema("A", "B"), account=Telling(ledger.account("run"), say))
+    for selection in ("c0", "c1"):
+        # Twelve counts with noise of deviation 22: two draws are not equal by chance.
+        tables = [class_and_third(), CountTable((by_class(), by_third(), Cut("one", 1, lambda _: 0)))]
+        found = table.count(tables, noise=CountingNoise(EPSILON), selection=selection)
+        say(["used", selection, [int(n) for part in found.tables.values() for n in part.ravel()]])
+
+
+def test_death_at_every_step_of_a_measurement_neither_hides_a_charge_nor_draws_twice(root: Path) -> None:
+    disk = DyingDisk(10**9)
+    measure(root, void, disk)
+    shutil.rmtree(root)
+    steps = 10**9 - disk.fuse
+    assert steps > 2500
+    lost = 0
+    for fuse in range(0, steps, 19):
+        shutil.rmtree(root, ignore_errors=True)
+        witness = CountWitness()
+        child, pipe = spawn(lambda say, fuse=fuse: measure(root, say, DyingDisk(fuse)))  # type: ignore[misc]
+        # Noisy counts are written with more digits or fewer: the last steps of one life may not be there in another.
+        assert reap(child, pipe, witness) == DIED or fuse > steps - 100
+        witness.check(root)
+        lost += len(witness.drawn) > len(witness.used)
+        measure(root, witness.hear, QuickDisk())  # raises if a crash looks like tampering
+        witness.check(root)
+        assert set(witness.used) == {"c0", "c1"}
+        # A draw without a charge of its own would be free.
+        assert sum(map(len, witness.drawn.values())) <= witness.charged
+    assert lost > 10, "some lives must end between a draw and its storing, or nothing was tried"
 
 
 def test_death_while_a_torn_line_is_mended(root: Path, tmp_path: Path) -> None:
