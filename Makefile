@@ -81,7 +81,7 @@ test-ray: $(RAY_STAMP)
 	@$(RAY_BIN)/python benchmarks/ray_throughput.py
 
 audit: install
-	@$(BIN)/python benchmarks/audit.py && $(BIN)/python benchmarks/audit_looks.py
+	@$(BIN)/python benchmarks/audit.py && $(BIN)/python benchmarks/audit_looks.py && $(BIN)/python benchmarks/audit_counts.py
 	@$(BIN)/python benchmarks/audit_files.py && $(BIN)/python benchmarks/one_row_one_reading.py
 
 bench: install
