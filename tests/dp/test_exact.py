@@ -23,7 +23,7 @@ from selpe.config import Adjacency
 from selpe.privacy import table as private_table_module
 from selpe.privacy.mechanisms import ADJACENCIES, LAWS, Influence, Law, NoisyMax, OpenDPSelector
 from selpe.privacy.table import PrivateTable
-from selpe.privacy.votes import Approval, Closeness, Predictive, Prototype, RecordVote
+from selpe.privacy.votes import Approval, Closeness, Predictive, Prototype, RecordVote, SetVote, Surprise
 from selpe.schema import Record, Schema
 
 EPSILON = 1.0
@@ -271,19 +271,44 @@ class TwoViews:
         return -np.stack([likes, np.roll(likes, 1, axis=1)])
 
 
-def test_a_choice_among_sets_keeps_to_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    universe: list[Row] = [(x,) for x in (0, 3, 6, 9)]
+def chosen_scores(monkeypatch: pytest.MonkeyPatch, vote: SetVote, universe: Sequence[Row]) -> dict[Any, Any]:
+    """What the mechanism of a choice among options would see, for every table of two rows or three."""
     scores: dict[tuple[Row, ...], list[list[Any]]] = {}
     for rows in multisets(universe, 3) + multisets(universe, 2):
         seen: list[NDArray[np.int64]] = []
         table = PrivateTable([{"x": r[0]} for r in rows], line_schema(), account=MemoryAccount(remember=False))
         with monkeypatch.context() as patch:
             patch.setattr(OpenDPSelector, "draw", lambda _, s, seen=seen: seen.append(s.copy()) or 0)
-            table.choose(Predictive(TwoViews()), mechanism=NoisyMax(EPSILON), selection="bundle")
+            table.choose(vote, mechanism=NoisyMax(EPSILON), selection="bundle")
         scores[rows] = [seen]
+    return scores
+
+
+def test_a_choice_among_sets_keeps_to_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    universe: list[Row] = [(x,) for x in (0, 3, 6, 9)]
+    scores = chosen_scores(monkeypatch, Predictive(TwoViews()), universe)
     for law, adjacency in itertools.product(LAWS, ADJACENCIES):
         ratio = found(scores, PAIRS[adjacency](universe, 3), law, scale_of(law, adjacency, Influence()))
         assert 0.3 * EPSILON <= ratio <= EPSILON + ROUNDING
+
+
+class Far:
+    """A judge of three fields, each of which expects another number; beyond the range it says more than it may."""
+
+    options, remote = 3, None
+
+    def surprise(self, row: Record) -> NDArray[np.float64]:
+        return np.array([abs(int(row["x"]) - spot) / 4 - 0.5 for spot in (0, 5, 9)])  # type: ignore[arg-type]
+
+
+def test_a_choice_of_a_field_keeps_to_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    universe: list[Row] = [(x,) for x in (0, 3, 6, 9)]
+    scores = chosen_scores(monkeypatch, Surprise(Far()), universe)
+    for law, adjacency in itertools.product(LAWS, ADJACENCIES):
+        scale = scale_of(law, adjacency, Influence(Surprise.step))
+        ratio = found(scores, PAIRS[adjacency](universe, 3), law, scale)
+        assert 0.3 * EPSILON <= ratio <= EPSILON + ROUNDING
+        assert found(scores, PAIRS[adjacency](universe, 3), law, scale / 4) > EPSILON, "a quarter of the noise shows"
 
 
 # -- what does not hold, shown to fail by the same means ---------------------------------------------------------------
