@@ -20,9 +20,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from selpe.errors import ModelError
 from selpe.method.guides import Form, Guide
-from selpe.method.record_forms import constraint, parse, written
+from selpe.method.record_forms import Fact, constraint, parse, written
 from selpe.models.base import Answer, ChatModel, Message, Place, Request
-from selpe.schema import BooleanField, CategoryField, Record, Schema, TextField, Value
+from selpe.schema import BooleanField, CategoryField, Record, Schema, Span, TextField, Value
 
 ASKINGS = 3  # of one request whose answer never came
 CONTEXT_TOKENS = 120  # at least; a context that is cut short still steers stage II, but its last sentence is copied
@@ -35,13 +35,17 @@ NO_REPEAT = 6  # tokens in a row that a local model does not write twice in one 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One candidate to generate: its class, the guide, and the exemplars of the round before."""
+    """One candidate to generate: its class, the guide, the exemplars of the round before, and facts that it must have.
+
+    Facts were drawn from measured tables, or are given by whoever asks for the record. They bind while decoding.
+    """
 
     guide: Guide
     seed: int
     label: str | None = None
     positives: tuple[Record, ...] = ()
     negatives: tuple[Record, ...] = ()
+    facts: tuple[tuple[str, Fact], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,7 @@ class Generator:
         self._attempts = attempts
         self._constrained = constrained
         self._cancel = cancel
-        self._constraints: dict[tuple[Form, tuple[tuple[str, Value], ...]], dict[str, Any]] = {}
+        self._constraints: dict[tuple[Form, tuple[tuple[str, Fact], ...]], dict[str, Any]] = {}
         self._rendered_prompts: dict[tuple[Any, ...], str] = {}
         self._prompts = Environment(
             loader=PackageLoader("selpe.method", "prompts"),
@@ -271,15 +275,17 @@ class Generator:
             place=Place("II", number, attempt), **limits,
         )  # fmt: skip
 
-    def _limits(self, fixed: dict[str, Value], form: Form) -> Mapping[str, Any]:
+    def _limits(self, fixed: dict[str, Fact], form: Form) -> Mapping[str, Any]:
         """The constraint of a record request, made once for the same fixed values."""
         asked = (form, tuple(fixed.items()))
         if asked not in self._constraints:
+            if len(self._constraints) >= _MOST_KEPT:
+                self._constraints.clear()
             self._constraints[asked] = constraint(self._schema, fixed, form)
         return self._constraints[asked]
 
     def _request(
-        self, part: str, proposal: Proposal, fixed: dict[str, Value], context: str, seed: int, **settings: Any
+        self, part: str, proposal: Proposal, fixed: dict[str, Fact], context: str, seed: int, **settings: Any
     ) -> Request:
         text = self._prompt(part, proposal, fixed).replace(_HERE, context).strip()
         common: dict[str, Any] = {"seed": seed, "min_p": self._min_p, "no_repeat": NO_REPEAT, **settings}
@@ -288,7 +294,7 @@ class Generator:
             return Request(messages=(Message("user", text),), **common)
         return Request(prompt=text + "\n", **common)
 
-    def _prompt(self, part: str, proposal: Proposal, fixed: dict[str, Value]) -> str:
+    def _prompt(self, part: str, proposal: Proposal, fixed: dict[str, Fact]) -> str:
         """A prompt with a place for the context. There are few of them, each for many requests."""
         about = (part, proposal.guide, proposal.label, proposal.seed % ORDERS, tuple(fixed.items()))
         key = (*about, repr(proposal.positives), repr(proposal.negatives))
@@ -298,7 +304,7 @@ class Generator:
             self._rendered_prompts[key] = self._rendered(part, proposal, fixed)
         return self._rendered_prompts[key]
 
-    def _rendered(self, part: str, proposal: Proposal, fixed: dict[str, Value]) -> str:
+    def _rendered(self, part: str, proposal: Proposal, fixed: dict[str, Fact]) -> str:
         guide = proposal.guide
         return self._prompts.get_template(f"{guide.family}_{part}.j2").render(
             description=self._schema.description or self._schema.name,
@@ -312,7 +318,7 @@ class Generator:
             opening=self._opening(fixed),
             ask=self._ask(fixed),
             form="one JSON object" if guide.form == "json" else "'field: value' lines",
-            heading=lambda record: self._opening(self._class_of(record)),
+            heading=lambda record: self._opening(self._heading(record, proposal)),
             notes=lambda record: self._schema.linearise(record, without=tuple(self._class_of(record))),
             sentence=self._schema.linearise,
             realised=lambda record: written(self._schema, record, guide.form),
@@ -340,15 +346,24 @@ class Generator:
         shown = [*examples, *proposal.positives]
         return shown[-2:] if form_only else shown
 
+    def _heading(self, record: Record, proposal: Proposal) -> dict[str, Value]:
+        """What stands above an example: its class and its values in the fields of the facts, as above the record asked
+        for, so that the model sees how a record follows from its heading."""
+        return self._class_of(record) | {name: record.get(name) for name, _ in proposal.facts}
+
     def _class_of(self, record: Record) -> dict[str, Value]:
         return {} if self._schema.label is None else {self._schema.label: record.get(self._schema.label)}
 
-    def _fixed(self, proposal: Proposal, attempt: int) -> dict[str, Value]:
-        """The class, and as many seeded values as the guide asks for: public randomness over the schema's domain."""
-        fixed: dict[str, Value] = {}
+    def _fixed(self, proposal: Proposal, attempt: int) -> dict[str, Fact]:
+        """The class, the facts, and where there are none as many seeded values as the guide asks for.
+
+        Seeded values are public randomness over the schema's domain.
+        """
+        fixed: dict[str, Fact] = dict(proposal.facts)
         if proposal.label is not None and self._schema.label is not None:
-            fixed[self._schema.label] = self._schema.label_value(proposal.label)
-        if not proposal.guide.hints:
+            # The class stands first: it is what all prompts of a class have in common.
+            fixed = {self._schema.label: self._schema.label_value(proposal.label), **fixed}
+        if proposal.facts or not proposal.guide.hints:
             return fixed
         chance = random.Random(_seed(proposal.seed, attempt // 2, 3))  # attempts that may share a context agree
         seedable = self._seedable
@@ -356,17 +371,19 @@ class Generator:
             fixed[one.name] = chance.choice(one.values) if isinstance(one, CategoryField) else chance.random() < 0.5
         return {name: fixed[name] for name in self._schema.names if name in fixed}
 
-    def _opening(self, values: dict[str, Value]) -> str:
+    def _opening(self, values: Mapping[str, Fact]) -> str:
         parts = [self._named(name, value) for name, value in values.items()]
         return (", ".join(parts) + ":") if parts else "Entry:"
 
-    def _ask(self, fixed: dict[str, Value]) -> str:
+    def _ask(self, fixed: Mapping[str, Fact]) -> str:
         if not fixed:
             return ""
         return "It must have " + " and ".join(self._named(name, value) for name, value in fixed.items()) + "."
 
-    def _named(self, name: str, value: Value) -> str:
+    def _named(self, name: str, value: Fact) -> str:
         one = self._schema.field(name)
+        if isinstance(value, Span):
+            return f"{one.title} {value}"
         said = one.descriptions.get(str(value), "") if isinstance(one, CategoryField) else ""
         return f"{one.title} {one.text_of(value)}" + (f" ({said})" if said and said != value else "")
 

@@ -1,6 +1,6 @@
 """Stage II's two written forms: a JSON object, or 'field: value' lines that are assembled to one.
 
-Both are decoded under a grammar made from the schema, with the class (and any seeded value) fixed, so that what comes
+Both are decoded under a grammar made from the schema, with the class (and any fact or seeded value) fixed, so that what comes
 out is a record or was cut short. Lines suit small models, which know them from countless forms and lists.
 """
 
@@ -10,12 +10,13 @@ import json
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from selpe.method.guides import Form
-from selpe.schema import BooleanField, Field, IntegerField, NumberField, Record, Schema, TextField, Value
+from selpe.schema import BooleanField, Field, IntegerField, NumberField, Record, Schema, Span, TextField, Value
 
 EMPTY = "-"
+Fact: TypeAlias = Value | Span  # what a record is to have in a field: a value, or one of a span
 _GROUPED = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]+)?")
 
 
@@ -26,11 +27,16 @@ def written(schema: Schema, record: Mapping[str, Value], form: Form) -> str:
     return "\n".join(f"{field.name}: {_line_value(field, record.get(field.name))}" for field in schema.fields)
 
 
-def constraint(schema: Schema, fixed: Mapping[str, Value], form: Form) -> dict[str, Any]:
-    """What a request must carry so that the answer is a record in this form: a JSON Schema or a grammar."""
+def constraint(schema: Schema, fixed: Mapping[str, Fact], form: Form) -> dict[str, Any]:
+    """What a request must carry so that the answer is a record in this form: a JSON Schema or a grammar.
+
+    A field in `fixed` has that value, or a value of that span.
+    """
+    narrowed = schema.within({name: fact for name, fact in fixed.items() if isinstance(fact, Span)})
+    values = {name: fact for name, fact in fixed.items() if not isinstance(fact, Span)}
     if form == "json":
-        return {"json_schema": schema.to_json_schema(fixed)}
-    return {"grammar": line_grammar(schema, fixed)}
+        return {"json_schema": narrowed.to_json_schema(values)}
+    return {"grammar": line_grammar(narrowed, values)}
 
 
 def parse(schema: Schema, text: str, form: Form) -> Record | None:

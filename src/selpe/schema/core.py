@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from json.encoder import encode_basestring
 from pathlib import Path
@@ -20,6 +20,7 @@ from selpe.schema.fields import (
     IntegerField,
     NumberField,
     Record,
+    Span,
     Value,
     Violation,
     exact_decimal,
@@ -112,6 +113,11 @@ class Schema:
         if isinstance(field, BooleanField):
             return label == "true"
         return int(label) if isinstance(field, IntegerField) else label
+
+    def within(self, spans: Mapping[str, Span]) -> Schema:
+        """The same schema with some fields narrowed; its examples, which may lie outside, are left out."""
+        fields = tuple(field.within(spans[field.name]) if field.name in spans else field for field in self.fields)
+        return replace(self, fields=fields, examples=()) if spans else self
 
     @property
     def unconfirmed(self) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from functools import cached_property, lru_cache
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from selpe.errors import SchemaError
 
@@ -47,6 +47,17 @@ class Violation:
         return f"{what} must be {self.expected}"
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of the range of a number or a date, both ends included: from `low` to `high`."""
+
+    low: int | Decimal | date
+    high: int | Decimal | date
+
+    def __str__(self) -> str:
+        return f"{_bound(self.low)} to {_bound(self.high)}"
+
+
 @dataclass(frozen=True)
 class Field(ABC):
     """What all kinds of field share."""
@@ -79,6 +90,13 @@ class Field(ABC):
     def text_of(self, value: Value) -> str:
         """The value alone as text."""
         return "unknown" if value is None else str(value)
+
+    def within(self, span: Span) -> Field:
+        """The same field, always present and with values of this span only."""
+        if not isinstance(self, IntegerField | NumberField | DateField):
+            raise SchemaError("only numbers and dates have spans", where=f"field '{self.name}'")
+        narrowed: dict[str, Any] = {"min": span.low, "max": span.high, "optional": False, "examples": ()}
+        return replace(self, **narrowed)
 
 
 @dataclass(frozen=True)
@@ -294,6 +312,10 @@ def _digits_behind(number: Decimal) -> int:
 def first_multiple(low: int | Decimal, step: int | Decimal) -> Decimal:
     """The smallest multiple of `step` that is at least `low`. (`//` on decimals rounds towards zero, not down.)"""
     return (Decimal(low) / step).to_integral_value(ROUND_CEILING) * step
+
+
+def _bound(value: int | Decimal | date) -> str:
+    return value.isoformat() if isinstance(value, date) else plain(Decimal(value))
 
 
 def plain(number: Decimal) -> str:
