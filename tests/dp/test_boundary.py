@@ -33,7 +33,7 @@ from selpe.privacy.ledger import Ledger
 from selpe.privacy.mechanisms import NoisyMax
 from selpe.privacy.noise import CountingNoise
 from selpe.privacy.table import PrivateTable
-from selpe.privacy.votes import Approval, Closeness, Coverage, Predictive, Prototype, Surprise
+from selpe.privacy.votes import Approval, Closeness, Coverage, FieldVote, Predictive, Prototype
 from selpe.schema import Record, Schema
 
 SOURCE = Path(selpe.__file__).parent
@@ -91,7 +91,7 @@ def test_the_inner_rooms_are_imported_by_the_private_table_alone() -> None:
 
 
 def test_outside_the_room_votes_are_known_by_their_public_names_only() -> None:
-    public = {"Approval", "Closeness", "Prototype", "Predictive", "Coverage", "Surprise", "Kernel", "PoolKernel",
+    public = {"Approval", "Closeness", "Prototype", "Predictive", "Coverage", "FieldVote", "Kernel", "PoolKernel",
               "Judge", "FieldJudge", "Representation", "SetVote", "RecordVote"}  # fmt: skip
     for name, tree in modules():
         if not name.startswith("privacy/"):
@@ -217,7 +217,7 @@ class QuotingJudge:
         return np.zeros((2, len(rows), 4))
 
 
-class QuotingSurprise:
+class QuotingFieldJudge:
     """A judge of fields that quotes what it sees."""
 
     options, remote = 3, None
@@ -225,7 +225,7 @@ class QuotingSurprise:
     def __init__(self, quote: Callable[[str], None]) -> None:
         self.quote = quote
 
-    def surprise(self, row: Record) -> NDArray[np.float64]:
+    def votes(self, row: Record) -> NDArray[np.float64]:
         self.quote(str(row))
         return np.array([0.1, 0.5, 0.9])
 
@@ -280,7 +280,7 @@ def ask(table: PrivateTable, kernel: Any, selection: str = "round", **settings: 
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, ModelError, DataError, KeyError, KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("when", ["represent", "distances", "prototype", "judge", "surprise", "code"])
+@pytest.mark.parametrize("when", ["represent", "distances", "prototype", "judge", "field judge", "code"])
 def test_an_error_that_quotes_a_row_is_replaced_by_one_that_does_not(kind: type[BaseException], when: str) -> None:
     table = private_table()
     quote = raise_with(kind)
@@ -288,8 +288,8 @@ def test_an_error_that_quotes_a_row_is_replaced_by_one_that_does_not(kind: type[
     def run() -> None:
         if when == "judge":
             table.choose(Predictive(QuotingJudge(quote)), mechanism=NoisyMax(1.0), selection="bundle")
-        elif when == "surprise":
-            table.choose(Surprise(QuotingSurprise(quote)), mechanism=NoisyMax(1.0), selection="field")
+        elif when == "field judge":
+            table.choose(FieldVote(QuotingFieldJudge(quote)), mechanism=NoisyMax(1.0), selection="field")
         elif when == "code":
             table.count(quoting_tables(quote), noise=CountingNoise(1.0), selection="counts")
         else:
@@ -377,7 +377,7 @@ def test_a_whole_session_leaves_no_private_value_in_files_logs_or_output(
     shown.append(table.choose(Coverage(kernel, pool, ((0, 1), (2, 3))), mechanism=NoisyMax(1.0), selection="guide"))
     judge = QuotingJudge(lambda _: None)
     shown.append(table.choose(Predictive(judge), mechanism=NoisyMax(1.0), selection="bundle"))
-    field = Surprise(QuotingSurprise(lambda _: None))
+    field = FieldVote(QuotingFieldJudge(lambda _: None))
     shown.append(table.choose(field, mechanism=NoisyMax(1.0), selection="field"))
     counted = table.count(quoting_tables(lambda _: None), noise=CountingNoise(1.0), selection="counts")
     shown += [counted, counted.tables["kind × level"].tolist()]

@@ -23,7 +23,7 @@ from selpe.config import Adjacency
 from selpe.privacy import table as private_table_module
 from selpe.privacy.mechanisms import ADJACENCIES, LAWS, Influence, Law, NoisyMax, OpenDPSelector
 from selpe.privacy.table import PrivateTable
-from selpe.privacy.votes import Approval, Closeness, Predictive, Prototype, RecordVote, SetVote, Surprise
+from selpe.privacy.votes import Approval, Closeness, FieldVote, Predictive, Prototype, RecordVote, SetVote
 from selpe.schema import Record, Schema
 
 EPSILON = 1.0
@@ -297,15 +297,15 @@ class Far:
 
     options, remote = 3, None
 
-    def surprise(self, row: Record) -> NDArray[np.float64]:
+    def votes(self, row: Record) -> NDArray[np.float64]:
         return np.array([abs(int(row["x"]) - spot) / 4 - 0.5 for spot in (0, 5, 9)])  # type: ignore[arg-type]
 
 
 def test_a_choice_of_a_field_keeps_to_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     universe: list[Row] = [(x,) for x in (0, 3, 6, 9)]
-    scores = chosen_scores(monkeypatch, Surprise(Far()), universe)
+    scores = chosen_scores(monkeypatch, FieldVote(Far()), universe)
     for law, adjacency in itertools.product(LAWS, ADJACENCIES):
-        scale = scale_of(law, adjacency, Influence(Surprise.step))
+        scale = scale_of(law, adjacency, Influence(FieldVote.step))
         ratio = found(scores, PAIRS[adjacency](universe, 3), law, scale)
         assert 0.3 * EPSILON <= ratio <= EPSILON + ROUNDING
         assert found(scores, PAIRS[adjacency](universe, 3), law, scale / 4) > EPSILON, "a quarter of the noise shows"

@@ -106,7 +106,7 @@ def test_a_second_run_of_the_same_name_replays_the_stored_choices_and_pays_nothi
     charged = len(world.ledger.entries())
     again = world.evolve(test_seed=None)
     assert texts(first) == texts(again)
-    assert all(selection.replayed for selection in again.selections)
+    assert all(selection.replayed for selection in again.drawn)
     assert len(world.ledger.entries()) == charged
 
 
@@ -171,7 +171,7 @@ def test_the_controls_run_and_are_stamped(tmp_path: Path, epsilon: float) -> Non
     world = World(tmp_path, epsilon=epsilon, guides=2, bundles=4)
     evolved = world.evolve(Method(bundles=4), guides=2, test_seed=None)
     assert len(evolved.candidates) == 24
-    assert all(selection.private == (epsilon == 0) for selection in evolved.selections)
+    assert all(selection.private == (epsilon == 0) for selection in evolved.drawn)
 
 
 def test_every_ablation_switch_changes_something_and_only_its_own_part(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from selpe.method.generation import (
     Proposal,
     context_tokens,
     record_tokens,
-    repetitive,
     without_exemplars,
 )
 from selpe.method.guides import Guide, builtin_guides, family_of, user_guides, written_guides
+from selpe.method.phrases import repetitive
 from selpe.models import Answer, Capabilities, Request
 from selpe.models.fake import FakeModel, Faults
 from selpe.schema import Schema

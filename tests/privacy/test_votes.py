@@ -21,7 +21,7 @@ from selpe.models.encoders.hashing import HashingEncoder
 from selpe.privacy import votes as module
 from selpe.privacy.mechanisms import NoisyMax
 from selpe.privacy.table import PrivateTable
-from selpe.privacy.votes import Approval, Closeness, Coverage, Predictive, Prototype, Surprise, lowest, sets_approved
+from selpe.privacy.votes import Approval, Closeness, Coverage, FieldVote, Predictive, Prototype, lowest, sets_approved
 from selpe.schema import Record, Schema
 
 KERNEL = LineKernel(span=10.0)
@@ -247,12 +247,12 @@ class Says:
     options: int
     remote: str | None = None
 
-    def surprise(self, row: Record) -> NDArray[np.float64]:
+    def votes(self, row: Record) -> NDArray[np.float64]:
         return self.sayings[int(row["x"])]  # type: ignore[arg-type, no-any-return]
 
 
-def test_a_row_votes_for_fields_by_how_much_they_surprise_in_thousandths() -> None:
-    vote = Surprise(Says([np.array([0.0, 0.25, 1.0]), np.array([0.5, 0.1234, 0.9996])], 3))
+def test_a_row_votes_for_fields_in_thousandths() -> None:
+    vote = FieldVote(Says([np.array([0.0, 0.25, 1.0]), np.array([0.5, 0.1234, 0.9996])], 3))
     assert vote.tally([{"x": 0}]).tolist() == [0, 250, 1000]
     assert vote.tally([{"x": 0}, {"x": 1}]).tolist() == [500, 373, 2000]
     assert (vote.options, vote.step, vote.remote) == (3, 1000, None)
@@ -272,14 +272,14 @@ def test_a_row_votes_for_fields_by_how_much_they_surprise_in_thousandths() -> No
         (0.7, [0, 0, 0]),
     ],
 )
-def test_what_is_no_surprise_is_no_vote_and_raises_nothing(said: Any, cast: list[int]) -> None:
-    assert Surprise(Says([said], 3)).tally([{"x": 0}]).tolist() == cast
+def test_what_is_no_share_is_no_vote_and_raises_nothing(said: Any, cast: list[int]) -> None:
+    assert FieldVote(Says([said], 3)).tally([{"x": 0}]).tolist() == cast
 
 
 @settings(max_examples=100, deadline=None)
 @given(hnp.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 7)), elements=any_float))
 def test_a_row_moves_the_score_of_a_field_up_by_one_step_at_most(sayings: NDArray[np.float64]) -> None:
-    vote = Surprise(Says(list(sayings), sayings.shape[1]))
+    vote = FieldVote(Says(list(sayings), sayings.shape[1]))
     rows: list[Record] = [{"x": i} for i in range(len(sayings))]
     whole = vote.tally(rows)
     for gone in range(len(rows)):
@@ -291,13 +291,13 @@ def test_a_row_moves_the_score_of_a_field_up_by_one_step_at_most(sayings: NDArra
 def test_a_private_choice_of_a_field_is_charged_like_any_choice_and_takes_the_most_surprising() -> None:
     account = MemoryAccount()
     private = PrivateTable([{"x": 0}, {"x": 1}], line_schema(), account=account)
-    vote = Surprise(Says([[0.1, 0.9, 0.2], [0.1, 0.4, 0.2]], 3))
+    vote = FieldVote(Says([[0.1, 0.9, 0.2], [0.1, 0.4, 0.2]], 3))
     assert private.choose(vote, mechanism=NoisyMax(math.inf), selection="exact").winner == 1
     chosen = private.choose(vote, mechanism=NoisyMax(0.5), selection="field", context="pool")
     assert private.choose(vote, mechanism=NoisyMax(0.5), selection="field", context="pool").replayed
     assert chosen.guarantee.replace_one == 0.5
     assert account.charges[1].epsilon_add_remove == 0.25
-    far = Surprise(Says([[1.0]], 1, remote="https://elsewhere.example"))
+    far = FieldVote(Says([[1.0]], 1, remote="https://elsewhere.example"))
     with pytest.raises(PrivacyError, match=r"elsewhere\.example"):
         private.choose(far, mechanism=NoisyMax(0.5), selection="far")
     assert len(account.charges) == 2

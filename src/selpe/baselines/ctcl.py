@@ -27,8 +27,9 @@ from selpe.config import RunConfig
 from selpe.errors import RunError, StoppedError
 from selpe.events import Answered, PoolReady, StageStarted, Started
 from selpe.method.from_settings import generator_of
-from selpe.method.generation import Proposal, repetitive
+from selpe.method.generation import Proposal
 from selpe.method.guides import default_guide
+from selpe.method.phrases import repetitive
 from selpe.method.quotas import class_quotas
 from selpe.models.base import Answer
 from selpe.privacy.gaussian_plan import GaussianPlan, Look

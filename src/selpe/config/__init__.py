@@ -113,6 +113,11 @@ class RunConfig(BaseModel):
     )
     guide_sample: int = Field(10, ge=1, le=100, description="Records per class by which a guide is judged.")
     bundles: int = Field(128, ge=0, le=512, description="Candidate release sets to vote on at the end; 0: off.")
+    measure: Literal["auto", "off"] | list[str | list[str]] = Field(
+        "auto",
+        description="Tables of noisy counts to write into records: 'auto' lets private rows vote for fields, or takes "
+        "all where rows and ε allow; a list names fields, and pairs of them as [one, other] (measuring.md).",
+    )
     contrast: bool = Field(True, description="Show contrasts of winners as negative exemplars.")
     quota: Literal["progressive", "uniform"] = Field("progressive", description="How records spread over rounds.")
     stages: Literal[1, 2] = Field(2, description="2: context, then record; 1: the record at once (ablation).")

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 PresetName = Literal["paper"]
 
-# The paper's rule, T, K and τ, without our guides, candidate releases and exploration.
+# The paper's rule, T, K and τ, without our guides, measured tables, candidate releases and exploration.
 PAPER: Mapping[str, Any] = {
-    "guides": "off", "bundles": 0, "votes": "prototype", "mechanism": "exponential", "inclusion": "centre",
-    "explore": 0.0, "temperature": 1.2, "rounds": 5, "multiplicity": 3,
+    "guides": "off", "measure": "off", "bundles": 0, "votes": "prototype", "mechanism": "exponential",
+    "inclusion": "centre", "explore": 0.0, "temperature": 1.2, "rounds": 5, "multiplicity": 3,
 }  # fmt: skip
 PRESETS: Mapping[str, Mapping[str, Any]] = {"paper": PAPER}
 

@@ -2,27 +2,30 @@
 
 Read `Evolution.run` beside the paper; README.md maps every equation and every line. Each round proposes a pool per
 class, lets the private table choose winners, pairs every winner with a contrast, takes records into the synthetic
-table, and hands winners and contrasts to the next round. Two private choices of ours stand around it and can be
-switched off: among guides before round 1, and among candidate releases at the end. Everything here but the calls of
-`private` is public.
+table, and hands winners and contrasts to the next round. Three private steps of ours stand around it and can be
+switched off: a choice among guides before round 1; after the last round, noisy tables that are written into the
+records; and a choice among candidate releases at the end. Everything here but the calls of `private` is public.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from selpe.config import Adjacency
 from selpe.config.presets import PAPER
 from selpe.errors import ModelError, StoppedError
 from selpe.events import Answered, Emit, Finished, Included, PoolReady, Selected, StageStarted, Started, silence
+from selpe.method.facts import MeasuredTables
 from selpe.method.generation import Candidate, Generator, Proposal, without_exemplars
 from selpe.method.guides import Guide
 from selpe.method.kernel import MultiChannelKernel, PoolDistances
-from selpe.method.releases import CandidateRelease, Origins, make_releases
+from selpe.method.measuring import Measuring
+from selpe.method.releases import CandidateRelease, Origins, make_releases, whole_release
 from selpe.method.selection import (
     Exemplars,
     Inclusion,
@@ -38,9 +41,13 @@ from selpe.method.selection import (
 from selpe.method.set_scores import set_vote
 from selpe.models.base import Answer
 from selpe.models.encoders.base import Encoder, PublicEncoder
+from selpe.privacy.counts import Counts
 from selpe.privacy.plan import Plan
 from selpe.privacy.table import Mechanism, PrivateTable, Selection
+from selpe.privacy.votes import FieldVote
 from selpe.schema import Record, Schema
+
+WRITINGS = 4  # tries at a record around drawn facts, each with facts of its own; then the model's own record stays
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +74,19 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Evolved:
-    """The outcome: synthetic records, the context to generate more from, and every private choice made.
+    """The outcome: synthetic records, the context to generate more from, and every private result.
 
-    `release` names the candidate release that was chosen; 'evolved' is what Algorithm 1 put together itself.
+    `release` names the candidate release that was chosen; 'evolved' is what Algorithm 1 put together itself. `tables`
+    are what was measured, and `measured` is the share of the release that was written by them.
     """
 
     candidates: tuple[Candidate, ...]
     guide: Guide
     context: Mapping[str, Exemplars]
-    selections: tuple[Selection, ...]
+    drawn: tuple[Selection | Counts, ...]
     release: str = "evolved"
+    tables: MeasuredTables | None = None
+    measured: float = 0.0
 
 
 @dataclass(slots=True)
@@ -95,7 +105,7 @@ class Evolution:
     seed: int = 0
     emit: Emit = silence
     public_encoder: PublicEncoder | None = None  # for pools, in the encoder's place
-    _selections: list[Selection] = field(default_factory=list)
+    _drawn: list[Selection | Counts] = field(default_factory=list)
     _origins: Origins = field(default_factory=Origins)
     _seen: list[Record] = field(default_factory=list)
 
@@ -113,20 +123,23 @@ class Evolution:
             spaces = {label: self._space(pool) for label, pool in pools.items()}  # Φ and g over H_t
             chosen = self._select(f"round-{t}", part.epsilon, pools, spaces)  # 5 to 11, Eq. exp_mech_batch
             for label, pool in pools.items():
-                won = [pool[i] for i in chosen.winners[label]]  # 14: S̃_t
-                far = [pool[i] for i in contrasts(spaces[label], chosen.winners[label])]  # 12, 14: Ŝ_t, Eq. contrastive
+                won = [pool[i] for i in chosen[label]]  # 14: S̃_t
+                far = [pool[i] for i in contrasts(spaces[label], chosen[label])]  # 12, 14: Ŝ_t, Eq. contrastive
                 winners[label] += [candidate.record for candidate in won]
-                order = nearest_first(spaces[label], self.kernel.represent_pool(winners[label]))  # 15: Agg
+                middle = winners[label] or [candidate.record for candidate in pool]
+                order = nearest_first(spaces[label], self.kernel.represent_pool(middle))  # 15: Agg
                 self._origins.remember(label, t, pool, order)
                 taken = select_top(spaces[label], order, quota[label], self.method.inclusion)  # 15: SelectTop
                 included[label] += [pool[i] for i in taken]
                 context[label] = evolve_context(won, far, self.schema, self.method.exemplars)  # 16: EvolveCtx
             self.emit(Included(t, sum(len(records) for records in included.values())))
         self._top_up(included, context, guide)
-        release = self._choose_release(included)  # ours
+        tables = self._measure()  # ours
+        written = None if tables is None else self._write_measured(tables, included, guide)
+        release = self._choose_release(included, written)  # ours
         candidates = tuple(candidate for label in self._labels for candidate in release.records[label])
         self.emit(Finished(len(candidates)))
-        return Evolved(candidates, guide, context, tuple(self._selections), release.name)  # 18
+        return Evolved(candidates, guide, context, tuple(self._drawn), release.name, tables, release.measured)  # 18
 
     # -- pools ---------------------------------------------------------------------------------------------------
 
@@ -139,7 +152,7 @@ class Evolution:
             size = max(1, self.method.multiplicity * quota[label])
             explored = size if t == 1 else math.ceil(self.method.explore * size)
             for i in range(size):
-                turn = self.guides[i % len(self.guides)] if self.method.mixed else guide
+                turn = self.guides[i % len(self.guides)] if self._in_turn else guide
                 whole = self._proposal(f"round-{t}", label, i, turn, context[label])
                 proposals.append(without_exemplars(whole) if i < explored else whole)
         return self._generate("round", t, proposals)
@@ -155,26 +168,29 @@ class Evolution:
         )
 
     def _generate(self, stage: str, number: int, proposals: Sequence[Proposal]) -> dict[str, list[Candidate]]:
+        pools: dict[str, list[Candidate]] = {label: [] for label in self._labels}
+        for candidate in self._generated(stage, number, proposals):
+            if candidate is not None:
+                pools[candidate.proposal.label or ""].append(candidate)
+        return pools
+
+    def _generated(self, stage: str, number: int, proposals: Sequence[Proposal]) -> tuple[Candidate | None, ...]:
+        """A candidate for each proposal, or None where all attempts failed."""
         self.emit(StageStarted(stage, number, len(proposals)))
-
-        def watch(answer: Answer) -> None:
-            if answer.finish != "cancelled":
-                which = answer.request.stage
-                self.emit(Answered(which, answer.prompt_tokens, answer.completion_tokens, answer.replayed))
-
-        made = self.generator.generate(proposals, taken=self._seen, watch=watch)
+        made = self.generator.generate(proposals, taken=self._seen, watch=self._watch)
         if self.generator.stopped:
             # A pool cut short must not go on to a private choice: that would pay for half a pool.
             raise StoppedError("stopped as asked; every finished answer is kept")
-        pools: dict[str, list[Candidate]] = {label: [] for label in self._labels}
-        for candidate in made.candidates:
-            if candidate is not None:
-                pools[candidate.proposal.label or ""].append(candidate)
-                self._seen.append(candidate.record)
-        found = [candidate for pool in pools.values() for candidate in pool]
+        found = [candidate for candidate in made.candidates if candidate is not None]
+        self._seen += [candidate.record for candidate in found]
         samples = tuple(candidate.record for candidate in found[:: max(1, len(found) // 4)][:4])
         self.emit(PoolReady(stage, number, len(found), dict(made.effort.retries), dict(made.effort.given_up), samples))
-        return pools
+        return made.candidates
+
+    def _watch(self, answer: Answer) -> None:
+        if answer.finish != "cancelled":
+            which = answer.request.stage
+            self.emit(Answered(which, answer.prompt_tokens, answer.completion_tokens, answer.replayed))
 
     def _require_candidates(self, pools: Mapping[str, Sequence[Candidate]]) -> None:
         if empty := [label for label, pool in pools.items() if not pool]:
@@ -206,8 +222,10 @@ class Evolution:
         epsilon: float,
         pools: Mapping[str, Sequence[Candidate]],
         spaces: Mapping[str, PoolDistances],
-    ) -> Selection:
-        """b winners per class, by the votes of the class's private rows."""
+    ) -> Mapping[str, tuple[int, ...]]:
+        """b winners per class, by the votes of the class's private rows; none where the plan pays nothing for them."""
+        if not epsilon and self.plan.epsilon:
+            return dict.fromkeys(pools, ())
         made = select_winners(
             self.private,
             pools,
@@ -220,7 +238,7 @@ class Evolution:
             batches=self.plan.batches,
         )
         won = {label: tuple(pools[label][i].record for i in places) for label, places in made.winners.items()}
-        return self._noted(name, made, won)
+        return self._noted(name, made, won).winners
 
     def _choose_guide(self) -> Guide:
         """One guide of several, each judged by a small sample that it generated."""
@@ -245,20 +263,77 @@ class Evolution:
         chosen = self._choose("guide", self.plan.guide_epsilon, records)
         return able[chosen.winner]
 
-    def _choose_release(self, included: Mapping[str, Sequence[Candidate]]) -> CandidateRelease:
-        """One candidate release of several; what evolution included is the first of them."""
-        evolved = CandidateRelease("evolved", {label: tuple(records) for label, records in included.items()})
+    def _choose_release(
+        self, included: Mapping[str, Sequence[Candidate]], written: Mapping[str, Sequence[Candidate]] | None
+    ) -> CandidateRelease:
+        """One candidate release of several; what evolution included is the first, what was measured the second."""
         if self.plan.bundle_epsilon is None or self.method.bundles < 2:
-            return evolved
+            return whole_release(included) if written is None else whole_release(written, "measured", 1.0)
         self.emit(StageStarted("bundles", 0, 0))
         origins = self._origins.with_agreement(self.schema, self.encoder, self.public_encoder)
-        releases = make_releases(included, origins, count=self.method.bundles, seed=self.seed)
+        releases = make_releases(included, origins, count=self.method.bundles, seed=self.seed, measured=written)
         full = [
             release for release in releases
             if all(len(release.records[label]) == len(included[label]) for label in self._labels)
         ]  # fmt: skip
         records = [[c.record for label in self._labels for c in release.records[label]] for release in full]
         return full[self._choose("bundle", self.plan.bundle_epsilon, records).winner]
+
+    # -- measured tables -----------------------------------------------------------------------------------------
+
+    def _measure(self) -> MeasuredTables | None:
+        """Noisy tables of the private rows, over codebooks of what the model has written so far."""
+        if self.plan.measure is None:
+            return None
+        self.emit(StageStarted("measure", 0, 0))
+        return Measuring(
+            private=self.private,
+            schema=self.schema,
+            plan=self.plan.measure,
+            encoder=self.encoder,
+            phrases=self.generator.phrases(self.seed, self._watch),
+            units=self.plan.units,
+            adjacency=self.adjacency,
+            choose=self._choose_field,
+            tell=self._counted,
+            test_seed=self.method.test_seed,
+            seed=self.seed,
+            public_encoder=self.public_encoder,
+        ).measure(self._origins.candidates(self._labels))
+
+    def _write_measured(
+        self, tables: MeasuredTables, included: Mapping[str, Sequence[Candidate]], guide: Guide
+    ) -> dict[str, list[Candidate]]:
+        """The included records with facts drawn from the tables: written anew around them, or kept as they are."""
+        written = {label: list(records) for label, records in included.items()}
+        waiting = [(label, i) for label, records in included.items() for i in range(len(records))]
+        for attempt in range(WRITINGS):
+            proposals, places = [], []
+            for label, i in waiting:
+                chance = random.Random(f"facts:{self.seed}:{attempt}:{label}:{i}")
+                drawn = tables.draw(label, included[label][i].record, chance)
+                if drawn is not None:
+                    asked = self._proposal(f"measured-{attempt}", label, i, guide, Exemplars(drawn.exemplars))
+                    proposals.append(replace(asked, facts=drawn.facts))
+                    places.append((label, i))
+            waiting = []
+            for place, made in zip(places, self._generated("measured", attempt + 1, proposals), strict=True):
+                if made is None:
+                    waiting.append(place)
+                else:
+                    written[place[0]][place[1]] = made
+            if not waiting:
+                break
+        return written
+
+    def _choose_field(self, name: str, epsilon: float, vote: FieldVote, digest: str) -> Selection:
+        made = self.private.choose(vote, mechanism=self._mechanism(epsilon), selection=name, context=digest)
+        return self._noted(name, made)
+
+    def _counted(self, name: str, made: Counts) -> None:
+        self._drawn.append(made)
+        cost = made.guarantee
+        self.emit(Selected(name, made.mechanism, cost.add_remove, cost.replace_one, made.private, made.replayed))
 
     def _choose(self, name: str, epsilon: float, sets: Sequence[Sequence[Record]]) -> Selection:
         """One set of several, by the votes of all private rows."""
@@ -270,7 +345,7 @@ class Evolution:
         return mechanism_at(epsilon, self.adjacency, self.method.mechanism, self.method.test_seed)
 
     def _noted(self, name: str, made: Selection, records: Mapping[str, tuple[Record, ...]] | None = None) -> Selection:
-        self._selections.append(made)
+        self._drawn.append(made)
         cost, which = made.guarantee, (made.private, made.replayed, made.winners, records or {})
         self.emit(Selected(name, made.mechanism, cost.add_remove, cost.replace_one, *which))
         return made
@@ -285,6 +360,11 @@ class Evolution:
         return self.schema.labels or ("",)
 
     @property
+    def _in_turn(self) -> bool:
+        """Whether guides take turns: where none is voted on, because ε is better spent on tables, or by setting."""
+        return self.method.mixed or self.plan.measure is not None
+
+    @property
     def _total(self) -> int:
         return sum(sum(part.quota.values()) for part in self.plan.rounds)
 
@@ -295,4 +375,5 @@ class Evolution:
     def _candidates_in_all(self) -> int:
         voted = len(self.guides) > 1 and self.plan.guide_epsilon is not None
         sample = len(self.guides) * len(self._labels) * self.method.guide_sample if voted else 0
-        return self.method.multiplicity * self._total + sample
+        anew = self._total if self.plan.measure is not None else 0  # at most: what the model has right is kept
+        return self.method.multiplicity * self._total + sample + anew

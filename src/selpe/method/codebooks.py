@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_FLOOR, Decimal
@@ -80,13 +80,17 @@ class Codebook(ABC):
             return self._present if self.field.optional else -1
         return self._code(value)
 
+    def is_missing(self, code: int) -> bool:
+        """Whether a code stands for a missing value."""
+        return code == self._present
+
     def codes(self, records: Iterable[Record]) -> NDArray[np.intp]:
         """The codes of public records."""
         return np.array([self.code(record) for record in records], dtype=np.intp)
 
     def fact(self, code: int, label: str | None, chance: random.Random) -> Fact:
         """What a record of a class is to have in this field to be of that code."""
-        return None if code == self._present else self._fact(code, label, chance)
+        return None if self.is_missing(code) else self._fact(code, label, chance)
 
     def to_dict(self) -> dict[str, Any]:
         """What the codes are, as plain data."""

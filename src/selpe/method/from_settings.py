@@ -6,10 +6,12 @@ import threading
 from dataclasses import replace
 
 from selpe.config import RunConfig
+from selpe.errors import ConfigError
 from selpe.method.algorithm import Method
 from selpe.method.generation import Candidate, Generator, Proposal
 from selpe.method.guides import WRITTEN, Guide, builtin_guides, default_guide, user_guides, written_guides
 from selpe.models.base import ChatModel
+from selpe.privacy.measure_plan import Measurable
 from selpe.privacy.plan import Plan, make_plan
 from selpe.schema import Schema
 
@@ -45,8 +47,33 @@ def plan_of(config: RunConfig, schema: Schema, *, units: int, guides: int) -> Pl
         shape=config.quota,
         mechanism=config.mechanism,
         vote=config.votes,
+        measure=measurable(config, schema),
     )
     return replace(plan, records=config.records)
+
+
+def measurable(config: RunConfig, schema: Schema) -> Measurable | None:
+    """What these settings allow to be measured; None where nothing is."""
+    if config.measure == "off":
+        return None
+    every = tuple(name for name in schema.names if name != schema.label)
+    if config.measure == "auto":
+        return Measurable(every, delta=config.delta)
+    named: dict[str, None] = {}
+    pairs = []
+    for entry in config.measure:
+        names = [entry] if isinstance(entry, str) else entry
+        for name in names:
+            if name not in every:
+                raise ConfigError(
+                    f"'{name}' cannot be measured", where="measure", hint=f"name one or two of {', '.join(every)}"
+                )
+            named[name] = None
+        if len(names) == 2 and names[0] != names[1]:
+            pairs.append((names[0], names[1]))
+        elif len(names) != 1:
+            raise ConfigError("a pair must be two different fields", where="measure")
+    return Measurable(tuple(named), named=True, pairs=tuple(pairs), delta=config.delta) if named else None
 
 
 def method_of(config: RunConfig) -> Method:

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from selpe.errors import ModelError
 from selpe.method.guides import Form, Guide
+from selpe.method.phrases import PhraseWriter, prompt_templates, repetitive
 from selpe.method.record_forms import Fact, constraint, parse, written
 from selpe.models.base import Answer, ChatModel, Message, Place, Request
 from selpe.schema import BooleanField, CategoryField, Record, Schema, Span, TextField, Value
@@ -27,7 +26,6 @@ from selpe.schema import BooleanField, CategoryField, Record, Schema, Span, Text
 ASKINGS = 3  # of one request whose answer never came
 CONTEXT_TOKENS = 120  # at least; a context that is cut short still steers stage II, but its last sentence is copied
 ORDERS = 3
-MOST_REPEATS = 3
 _HERE = "\0context\0"  # where the context stands in a rendered prompt; no text contains it
 _MOST_KEPT = 4096  # rendered prompts
 NO_REPEAT = 6  # tokens in a row that a local model does not write twice in one answer
@@ -119,17 +117,16 @@ class Generator:
         self._cancel = cancel
         self._constraints: dict[tuple[Form, tuple[tuple[str, Fact], ...]], dict[str, Any]] = {}
         self._rendered_prompts: dict[tuple[Any, ...], str] = {}
-        self._prompts = Environment(
-            loader=PackageLoader("selpe.method", "prompts"),
-            undefined=StrictUndefined,
-            keep_trailing_newline=False,
-            autoescape=False,
-        )  # prompts are text for a model, not HTML; records are rendered as data, never as templates
+        self._prompts = prompt_templates()
 
     @property
     def stopped(self) -> bool:
         """True once the owner has asked to stop: what is generated then is cut short."""
         return self._cancel is not None and self._cancel.is_set()
+
+    def phrases(self, seed: int, watch: Watcher) -> PhraseWriter:
+        """What writes values of one text field with the same model."""
+        return PhraseWriter(self._model, self._schema, seed, self._cancel, watch)
 
     def generate(
         self,
@@ -296,7 +293,7 @@ class Generator:
 
     def _prompt(self, part: str, proposal: Proposal, fixed: dict[str, Fact]) -> str:
         """A prompt with a place for the context. There are few of them, each for many requests."""
-        about = (part, proposal.guide, proposal.label, proposal.seed % ORDERS, tuple(fixed.items()))
+        about = (part, proposal.guide, proposal.label, _order_of(proposal), tuple(fixed.items()))
         key = (*about, repr(proposal.positives), repr(proposal.negatives))
         if key not in self._rendered_prompts:
             if len(self._rendered_prompts) >= _MOST_KEPT:
@@ -333,7 +330,7 @@ class Generator:
         one alone in stage II, which only needs to see the form: what is new there comes from the context.
         """
         form_only = part == "record" and self._stages == 2
-        chance = random.Random(f"{proposal.label}:{0 if form_only else proposal.seed % ORDERS}")
+        chance = random.Random(f"{proposal.label}:{0 if form_only else _order_of(proposal)}")
         own = [record for record in self._schema.examples if self._schema.label_of(record) == proposal.label]
         other = [record for record in self._schema.examples if self._schema.label_of(record) != proposal.label]
         chance.shuffle(own)
@@ -448,18 +445,14 @@ def _most_letters(schema: Schema) -> int:
     return sum(len(one.name) + 8 + getattr(one, "max_length", 24) for one in schema.fields)
 
 
-def repetitive(text: str) -> bool:
-    """Whether a text repeats itself, as small models do: the same three words in a row, four times or more."""
-    words = text.lower().split()
-    if len(words) - 2 <= MOST_REPEATS:
-        return False
-    triples = Counter(zip(words, words[1:], words[2:], strict=False))
-    return max(triples.values()) > MOST_REPEATS
-
-
 def _handle(answer: Answer) -> tuple[str, int, int]:
     """Stage, proposal and attempt that an answer belongs to."""
     return answer.place.stage, answer.place.number, answer.place.attempt
+
+
+def _order_of(proposal: Proposal) -> int:
+    """Which order of examples a prompt has. Facts make records differ enough: one order is read once for all."""
+    return 0 if proposal.facts else proposal.seed % ORDERS
 
 
 def _seed(seed: int, attempt: int, stage: int) -> int:

@@ -1,7 +1,7 @@
 """From noisy counts to distributions (ours): counts shrunk to the model's own distribution by how noisy they are.
 
-Within a class the true count of a code is taken to be Poisson around n·θ, and θ to scatter around the model's share p as
-a Dirichlet distribution of concentration A does: A says how many rows the prior is worth. What is seen is that count
+Within a class the true count of a code is taken to be Poisson around n·θ, and θ to scatter around the model's share p
+as a Dirichlet distribution of concentration A does: A says how many rows the prior is worth. What is seen is that count
 with noise of a known law. A is not chosen but averaged over by its evidence, A = ∞ (the prior is right) among the
 values. So where the noise hides every signal the prior comes back, and where counts speak clearly they win. It is all
 computed from noisy counts: it costs no ε.

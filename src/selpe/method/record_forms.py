@@ -1,7 +1,7 @@
 """Stage II's two written forms: a JSON object, or 'field: value' lines that are assembled to one.
 
-Both are decoded under a grammar made from the schema, with the class (and any fact or seeded value) fixed, so that what comes
-out is a record or was cut short. Lines suit small models, which know them from countless forms and lists.
+Both are decoded under a grammar made from the schema, with the class (and any fact or seeded value) fixed, so that what
+comes out is a record or was cut short. Lines suit small models, which know them from countless forms and lists.
 """
 
 from __future__ import annotations
@@ -61,13 +61,14 @@ def line_grammar(schema: Schema, fixed: Mapping[str, Value]) -> str:
             value = json.dumps(_line_value(field, fixed[field.name]), ensure_ascii=False)
         else:
             value = f"value_{number}"
-            rules.append(f"{value}: {_line_rule(field)}")
+            rules.append(f"{value}: {line_rule(field)}")
         lines.append(f"{start} {value}")
     # The last line ends like every other: a model that may not end a text in the way it has learnt rambles on.
     return "start: " + ' "\\n" '.join([*lines, ""]) + "\n" + "\n".join(rules) + "\n"
 
 
-def _line_rule(field: Field) -> str:
+def line_rule(field: Field) -> str:
+    """The grammar rule of a field's value on its line."""
     rule = _present_rule(field)
     return f'{rule} | "{EMPTY}"' if field.optional else rule
 

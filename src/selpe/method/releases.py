@@ -17,13 +17,19 @@ from selpe.method.set_scores import agreement
 from selpe.models.encoders.base import Encoder, PublicEncoder
 from selpe.schema import Schema
 
+BESIDE_MEASURED = ("any", "plain cases", "no odd cases")  # of the ways to weigh candidates, where tables are measured
+
 
 @dataclass(frozen=True, slots=True)
 class CandidateRelease:
-    """Records per class that could be released; the name says how they were put together."""
+    """Records per class that could be released; the name says how they were put together.
+
+    `measured` is the share of them that was written by measured tables.
+    """
 
     name: str
     records: Mapping[str, tuple[Candidate, ...]]
+    measured: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,10 @@ class Origins:
             explored = not candidate.proposal.positives
             self._pools.setdefault(label, []).append(Origin(candidate, t, share, explored))
 
+    def candidates(self, labels: Iterable[str]) -> dict[str, list[Candidate]]:
+        """All candidates of each class."""
+        return {label: [origin.candidate for origin in self._pools.get(label, ())] for label in labels}
+
     def with_agreement(
         self, schema: Schema, encoder: Encoder, public_encoder: PublicEncoder | None
     ) -> dict[str, list[Origin]]:
@@ -69,23 +79,50 @@ class Origins:
         }
 
 
+def whole_release(
+    records: Mapping[str, Sequence[Candidate]], name: str = "evolved", measured: float = 0.0
+) -> CandidateRelease:
+    """These records as a candidate release."""
+    return CandidateRelease(name, {label: tuple(found) for label, found in records.items()}, measured)
+
+
 def make_releases(
     evolved: Mapping[str, Sequence[Candidate]],
     origins: Mapping[str, Sequence[Origin]],
     *,
     count: int,
     seed: int,
+    measured: Mapping[str, Sequence[Candidate]] | None = None,
 ) -> list[CandidateRelease]:
-    """`count` candidate releases with the same class sizes as the evolved one, which is the first of them."""
+    """Candidate releases with the same class sizes as the evolved one, which is the first of them.
+
+    There are `count` of them; or, beside records written by measured tables, a few that really differ: all of those, a
+    mixture with the evolved ones, and some without.
+    """
     sizes = {label: len(records) for label, records in evolved.items()}
-    releases = [CandidateRelease("evolved", {label: tuple(records) for label, records in evolved.items()})]
+    releases = [whole_release(evolved)]
     chance = random.Random(f"bundles:{seed}")
     policies = list(_policies(origins, chance))
-    for number in range(count - 1):
+    if measured is not None:
+        releases += [whole_release(measured, "measured", 1.0), _mixed(evolved, measured, chance)]
+        policies = [policy for policy in policies if policy[0] in BESIDE_MEASURED]
+        count = min(count, len(releases) + len(policies))
+    for number in range(count - len(releases)):
         name, weight = policies[number % len(policies)]
         records = {label: _draw(origins[label], sizes[label], weight, chance) for label in evolved}
         releases.append(CandidateRelease(name, records))
-    return releases
+    return releases[:count]
+
+
+def _mixed(
+    evolved: Mapping[str, Sequence[Candidate]], measured: Mapping[str, Sequence[Candidate]], chance: random.Random
+) -> CandidateRelease:
+    """Half of the measured records, and the evolved ones in the places of the others."""
+    halves = {
+        label: [new if chance.random() < 0.5 else old for old, new in zip(evolved[label], measured[label], strict=True)]
+        for label in evolved
+    }
+    return whole_release(halves, "half measured", 0.5)
 
 
 Weight = Callable[[Origin], float]

@@ -16,6 +16,7 @@ from selpe.config import Adjacency
 from selpe.errors import ConfigError
 from selpe.method.quotas import Shape, round_quotas
 from selpe.privacy.ledger.charges import Charge
+from selpe.privacy.measure_plan import Measurable, MeasurePlan, plan_measurement
 from selpe.privacy.mechanisms import ADJACENCIES, LAWS, Guarantee, Influence, Law, NoisyMax
 from selpe.privacy.plan_words import AIM, SMALLEST_POOL, verdict_of, warnings_of
 from selpe.privacy.simulation import SHARES, Outlook, paper_outlook, record_outlook, set_outlook
@@ -30,6 +31,9 @@ MOST_BATCHES = 4  # winners become exemplars, and a prompt holds few
 DEFAULT_ALPHA = 0.25
 GUIDE_SHARE, GUIDE_CAP = 0.15, 0.25
 BUNDLE_SHARE, BUNDLE_CAP = 0.65, 3.0
+# Where tables are measured they have most of ε. Releases with and without them are few and differ: a quarter tells them
+# apart. Guides take turns then, and records are steered only where the owner asks for rounds.
+MEASURED_BUNDLE_SHARE, MEASURED_BUNDLE_CAP, MEASURED_RECORD_SHARE = 0.25, 1.0, 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class Plan:
     bundle: ChoicePlan | None
     verdict: str
     warnings: tuple[str, ...]
+    measure: MeasurePlan | None = None
 
     @property
     def guide_epsilon(self) -> float | None:
@@ -108,6 +113,7 @@ class Plan:
         """The ε of every selection by its name in the ledger."""
         named = {f"round-{t}": part.epsilon for t, part in enumerate(self.rounds, 1)}
         named |= {} if self.guide is None else {"guide": self.guide.epsilon}
+        named |= {} if self.measure is None else self.measure.prices()
         return named | ({} if self.bundle is None else {"bundle": self.bundle.epsilon})
 
     def at(self, prices: Mapping[str, float]) -> Plan:
@@ -115,19 +121,23 @@ class Plan:
         rounds = tuple(replace(part, epsilon=prices[f"round-{t}"]) for t, part in enumerate(self.rounds, 1))
         guide = None if self.guide is None else replace(self.guide, epsilon=prices["guide"])
         bundle = None if self.bundle is None else replace(self.bundle, epsilon=prices["bundle"])
-        plan = replace(self, rounds=rounds, guide=guide, bundle=bundle)
+        measure = None if self.measure is None else self.measure.at(prices)
+        plan = replace(self, rounds=rounds, guide=guide, bundle=bundle, measure=measure)
         return replace(plan, guarantee=_guarantee(plan))
 
     def charges(self, run: str, unit: str = "record") -> list[Charge]:
         """What the selections will be charged, each under its name in the ledger."""
+        looks = {} if self.measure is None else self.measure.charges(self.adjacency, run, unit)
         return [
-            Charge(run, name, self.mechanism, cost.add_remove, cost.replace_one, unit=unit)
+            looks.get(name) or Charge(run, name, self.mechanism, cost.add_remove, cost.replace_one, unit=unit)
             for name, cost in _costs(self).items()
         ]
 
     def steps(self) -> list[str]:
         """The private choices in words, for an outlook."""
         parts = [f"{len(self.rounds)} round{'s' if len(self.rounds) > 1 else ''} (ε {self.record_epsilon:.3g})"]
+        if self.measure is not None:
+            parts = [*(parts if self.record_epsilon else ()), *self.measure.steps()]
         if self.guide_epsilon is not None:
             parts.insert(0, f"a choice of guide (ε {self.guide_epsilon:.3g})")
         if self.bundle_epsilon is not None:
@@ -136,7 +146,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data; infinity is the word `inf`, since JSON has no number for it."""
-        data = asdict(self)
+        data = asdict(self) | {"measure": None if self.measure is None else self.measure.to_dict()}
         data |= {"guide_epsilon": self.guide_epsilon, "bundle_epsilon": self.bundle_epsilon}
         data |= {"record_epsilon": self.record_epsilon, "percentile": self.percentile}
         return {name: _plain(value) for name, value in data.items()}
@@ -159,6 +169,18 @@ def split_epsilon(epsilon: float, *, guides: bool, bundles: bool) -> tuple[float
     return guide, record, bundle
 
 
+def split_measured(epsilon: float, *, steered: bool, bundles: bool) -> tuple[float, float, float]:
+    """The ε of measured tables, records and bundles."""
+    if epsilon == 0 or math.isinf(epsilon):
+        return epsilon, (epsilon if steered else 0.0), (epsilon if bundles else 0.0)
+    record = MEASURED_RECORD_SHARE * epsilon if steered else 0.0
+    bundle = min(MEASURED_BUNDLE_CAP, MEASURED_BUNDLE_SHARE * epsilon) if bundles else 0.0
+    tables = epsilon - record - bundle
+    while math.fsum((tables, record, bundle)) > epsilon:  # by rounding
+        tables = math.nextafter(tables, 0.0)
+    return tables, record, bundle
+
+
 def make_plan(
     *,
     units: int,
@@ -178,6 +200,7 @@ def make_plan(
     shape: Shape = "progressive",
     vote: Vote = "approval",
     mechanism: Law = "permute-and-flip",
+    measure: Measurable | None = None,
 ) -> Plan:
     """The plan for a table of `units` protected units. What is given by hand is kept, the rest is chosen.
 
@@ -197,7 +220,17 @@ def make_plan(
         mechanism=mechanism,
         adjacency=adjacency,
     )
-    guide_epsilon, record_epsilon, bundle_epsilon = split_epsilon(epsilon, guides=guides > 1, bundles=bundles > 1)
+    measured, guide_epsilon, record_epsilon, bundle_epsilon = (
+        None,
+        *split_epsilon(epsilon, guides=guides > 1, bundles=bundles > 1),
+    )
+    if measure is not None:
+        tables, record, bundle = split_measured(epsilon, steered=bool(rounds and rounds > 1), bundles=bundles > 1)
+        measured = plan_measurement(
+            measure, units=units, classes=len(names), epsilon=tables, adjacency=adjacency
+        )  # fmt: skip
+        if measured is not None:
+            guides, rounds, record_epsilon, bundle_epsilon = 0, rounds or 1, record, bundle
     chosen = _choose(table, record_epsilon, rounds, batches, alpha)
     choices = [
         None if options < 2 else ChoicePlan(options, price, table.set_percentile(units, options, price))
@@ -220,6 +253,7 @@ def make_plan(
         bundle=choices[1],
         verdict="",
         warnings=(),
+        measure=measured,
     )
     plan = replace(plan, guarantee=_guarantee(plan))
     return replace(plan, verdict=verdict_of(plan), warnings=warnings_of(plan, sizes_stated=class_sizes is not None))
@@ -383,8 +417,10 @@ def _guarantee(plan: Plan) -> Guarantee:
 def _costs(plan: Plan) -> dict[str, Guarantee]:
     """The cost of every selection under both relations, from the maps of the measurements that will run."""
     in_rounds, among_sets = Influence(1, plan.vote != "prototype", len(plan.rows)), Influence()
+    measured = {} if plan.measure is None else plan.measure.costs(plan.adjacency, plan.mechanism)
     return {
-        name: NoisyMax(price, plan.adjacency, plan.mechanism)
+        name: measured.get(name)
+        or NoisyMax(price, plan.adjacency, plan.mechanism)
         .calibrate(in_rounds if name.startswith("round-") else among_sets)
         .guarantee
         for name, price in plan.prices().items()

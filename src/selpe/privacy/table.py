@@ -213,7 +213,7 @@ class PrivateTable:
     def choose(self, vote: SetVote, *, mechanism: Mechanism, selection: str, context: str = "") -> Selection:
         """One of several sets (guides, candidate releases), chosen by the votes of all rows at once."""
         if type(vote) not in get_args(SetVote):
-            raise PrivacyError("a vote on sets must be one of predictive, coverage and surprise")
+            raise PrivacyError("a vote on sets must be one of predictive, coverage and a vote for fields")
         if vote.options < 1 or vote.step < 1:
             raise ConfigError("a choice needs at least one option, and a judge at least one view")
 

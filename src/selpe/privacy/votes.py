@@ -99,7 +99,7 @@ class Judge(Protocol):
 
 
 class FieldJudge(Protocol):
-    """Public models of fields, or of other things to measure, that say how badly the pool serves a row in each."""
+    """What says from public things how much a row speaks for measuring each of several fields."""
 
     @property
     def remote(self) -> str | None:
@@ -109,8 +109,8 @@ class FieldJudge(Protocol):
     def options(self) -> int:
         """The number of fields."""
 
-    def surprise(self, row: Record) -> NDArray[np.float64]:
-        """Per field, from 0 (as was to be expected from the pool) to 1; shape (options,). NaN says nothing."""
+    def votes(self, row: Record) -> NDArray[np.float64]:
+        """Per field, from 0 to 1; shape (options,). NaN says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +262,8 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Surprise:
-    """A row gives each field as much of a vote as its value there surprises: measured is where the pool is wrong.
+class FieldVote:
+    """A row gives each field as much of a vote as its judge says: by how its value there goes with its class, say.
 
     Votes are rounded to thousandths. The options need not be fields: any list of things to measure will do.
     """
@@ -282,17 +282,17 @@ class Surprise:
         return self.judge.remote
 
     def tally(self, rows: Sequence[Record]) -> NDArray[np.int64]:
-        """The sum of surprise over the rows, in thousandths; the judge is asked about one row at a time."""
+        """The sum of votes over the rows, in thousandths; the judge is asked about one row at a time."""
         scores = np.zeros(self.options, dtype=np.int64)
         for row in rows:
-            said = np.clip(np.nan_to_num(_numbers(self.judge.surprise(row), self.options), nan=0.0), 0.0, 1.0)
+            said = np.clip(np.nan_to_num(_numbers(self.judge.votes(row), self.options), nan=0.0), 0.0, 1.0)
             scores += np.rint(self.step * said).astype(np.int64)
         return scores
 
 
 # Closed lists: a vote of unknown bounds would void the argument.
 RecordVote: TypeAlias = Approval | Closeness | Prototype
-SetVote: TypeAlias = Predictive | Coverage | Surprise
+SetVote: TypeAlias = Predictive | Coverage | FieldVote
 
 
 def sets_approved(options: int) -> int:

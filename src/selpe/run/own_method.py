@@ -59,7 +59,7 @@ class SelectionGuidedEvolution:
         return Synthesized(
             records=tuple(candidate.record for candidate in evolved.candidates),
             raw=tuple(RawOutput(made.raw, made.proposal.label, made.record) for made in evolved.candidates),
-            drawn=evolved.selections,
+            drawn=evolved.drawn,
             notes={"guide": None if method.mixed else evolved.guide.name, "bundle": evolved.release}
             | ({} if whole is None else {"core": len(whole.core), "missing": whole.missing}),
             evolved=evolved,

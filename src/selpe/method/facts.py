@@ -1,0 +1,202 @@
+"""Measured tables as something to draw from (ours): facts for new records, at no cost and as often as wanted.
+
+A record that the model wrote is changed only as far as the measured shares demand: it keeps its own code with
+probability min(1, posterior / prior), and else gets one of those that the model writes too rarely (a maximal coupling
+of the two distributions). So what the model has right stays as it wrote it. Nothing here has seen a private row.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selpe.method.codebooks import Codebook, is_short
+from selpe.method.posterior import Matrix, NoiseLaw
+from selpe.method.record_forms import Fact
+from selpe.privacy.counts import Counts
+from selpe.schema import Record, Schema, Span, TextField
+
+SHOWN = 2  # synthetic exemplars of a drawn cluster of long texts
+_TRIES = 20  # at facts that agree with the rules
+
+Facts: TypeAlias = tuple[tuple[str, Fact], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredField:
+    """One field as it was measured: its codes, the model's own shares of them, and those by the noisy counts.
+
+    Rows of both are classes, one row alone without a label. `counts` are the noisy counts of the last look.
+    """
+
+    codebook: Codebook
+    prior: Matrix
+    shares: Matrix
+    counts: NDArray[np.int64]
+    prior_kept: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPair:
+    """Two fields counted together: how much likelier each pair is than its parts alone."""
+
+    names: tuple[str, str]
+    tilt: Matrix
+    counts: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnFacts:
+    """What a new record is to have: facts that bind, and synthetic exemplars where a long text cannot be bound."""
+
+    facts: Facts
+    exemplars: tuple[Record, ...] = ()
+
+
+@dataclass(frozen=True)
+class MeasuredTables:
+    """The distributions that new records are drawn from. All of it follows from noisy counts and public things."""
+
+    schema: Schema
+    fields: Mapping[str, MeasuredField]
+    pairs: tuple[MeasuredPair, ...]
+    noise: NoiseLaw
+    looks: tuple[Counts, ...]
+    pool: Mapping[str, tuple[Record, ...]] = field(repr=False)
+
+    def draw(
+        self, label: str, own: Record | None, chance: random.Random, given: Mapping[str, Fact] | None = None
+    ) -> DrawnFacts | None:
+        """Facts for a record of a class; None where `own`, a record of the model's, may stay as it is.
+
+        Fields in `given` have what is given there.
+        """
+        drawn = self._draw(label, own, chance, given or {})
+        for _ in range(_TRIES):
+            if drawn is None or self._possible(drawn.facts):
+                return drawn
+            drawn = self._draw(label, own, chance, given or {})
+        if drawn is None:
+            return None
+        spoiled = {name for rule in self.schema.rules for name in rule.fields} - set(given or {})
+        return DrawnFacts(tuple(fact for fact in drawn.facts if fact[0] not in spoiled), drawn.exemplars)
+
+    def _draw(
+        self, label: str, own: Record | None, chance: random.Random, given: Mapping[str, Fact]
+    ) -> DrawnFacts | None:
+        row = self.schema.labels.index(label) if label else 0
+        facts: dict[str, Fact] = {name: fact for name, fact in given.items() if name not in self.fields}
+        codes: dict[str, int] = {}
+        exemplars: list[Record] = []
+        changed = bool(given)
+        for name, measured in self.fields.items():
+            if name in given:
+                facts[name] = given[name]
+                continue
+            shares, prior = self._tilted(name, measured.shares[row], codes), measured.prior[row]
+            known = -1 if own is None else measured.codebook.code(own)
+            if own is not None and known >= 0 and chance.random() * prior[known] < shares[known]:
+                codes[name] = known
+                facts[name] = own[name]
+                continue
+            changed = True
+            codes[name] = code = _pick(np.maximum(shares - prior, 0.0) if own is not None else shares, chance)
+            if self._binds(measured.codebook) or measured.codebook.is_missing(code):
+                facts[name] = measured.codebook.fact(code, label or None, chance)
+            else:
+                exemplars += self._exemplars(name, code, label, chance)
+        if own is not None and not changed:
+            return None
+        names = [
+            name for name in self.schema.names if name in facts and (name in given or self._told(name, facts[name]))
+        ]
+        return DrawnFacts(tuple((name, facts[name]) for name in names), tuple(exemplars[-SHOWN:]))
+
+    def _binds(self, codebook: Codebook) -> bool:
+        one = codebook.field
+        return not isinstance(one, TextField) or is_short(one, self.schema)
+
+    def _told(self, name: str, fact: Fact) -> bool:
+        """Whether a fact binds. A long text that was kept is written anew: it may contradict what has changed."""
+        return fact is None or self._binds(self.fields[name].codebook)
+
+    def _tilted(self, name: str, shares: NDArray[np.float64], codes: Mapping[str, int]) -> NDArray[np.float64]:
+        for pair in self.pairs:
+            if name in pair.names:
+                other = pair.names[1 - pair.names.index(name)]
+                if codes.get(other, -1) >= 0:
+                    tilt = pair.tilt[codes[other]] if pair.names[1] == name else pair.tilt[:, codes[other]]
+                    shares = shares * tilt
+        return np.asarray(shares / shares.sum())
+
+    def _exemplars(self, name: str, code: int, label: str, chance: random.Random) -> list[Record]:
+        """Records of the pool with a text of this code, of the same class if there are any."""
+        alike = self._by_code[name].get((label, code)) or self._by_code[name].get(("", code), [])
+        return chance.sample(alike, min(SHOWN, len(alike)))
+
+    @cached_property
+    def _by_code(self) -> dict[str, dict[tuple[str, int], list[Record]]]:
+        """The pool's records by class and code, and under '' by code alone, for long texts."""
+        found: dict[str, dict[tuple[str, int], list[Record]]] = {}
+        for name, measured in self.fields.items():
+            if self._binds(measured.codebook):
+                continue
+            for label, records in self.pool.items():
+                for record in records:
+                    code = measured.codebook.code(record)
+                    for key in {(label, code), ("", code)}:
+                        found.setdefault(name, {}).setdefault(key, []).append(record)
+        return found
+
+    def _possible(self, facts: Facts) -> bool:
+        """Whether some values of these facts agree with the rules among them."""
+        known = dict(facts)
+        rules = [rule for rule in self.schema.rules if known.keys() >= set(rule.fields)]
+        chance = random.Random(0)
+        return not rules or any(
+            all(rule.holds(values) for rule in rules)
+            for values in ({name: _some_value(fact, chance) for name, fact in facts} for _ in range(_TRIES))
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Codebooks, noisy counts with their noise, and the shares by them, as plain data for the release."""
+        half = self.noise.half_width
+        return {
+            "noise": {"law": self.noise.law, "scale": self.noise.scale, "interval_95": [-half, half]},
+            "classes": list(self.schema.labels),
+            "tables": [
+                {
+                    "table": name if not self.schema.labels else f"{self.schema.label} × {name}",
+                    **measured.codebook.to_dict(),
+                    "counts": measured.counts.tolist(),
+                    "shares": np.round(measured.shares, 4).tolist(),
+                    "model_shares": np.round(measured.prior, 4).tolist(),
+                }
+                for name, measured in self.fields.items()
+            ],
+            "pairs": [{"table": " × ".join(pair.names), "counts": pair.counts.tolist()} for pair in self.pairs],
+        }
+
+
+def _some_value(fact: Fact, chance: random.Random) -> Any:
+    if not isinstance(fact, Span):
+        return fact
+    low, high = fact.low, fact.high
+    if isinstance(low, int) and isinstance(high, int):
+        return chance.randint(low, high)
+    if isinstance(low, date) or isinstance(high, date):
+        return str(chance.choice((low, high)))
+    return float(low) + chance.random() * (float(high) - float(low))
+
+
+def _pick(weights: NDArray[np.float64], chance: random.Random) -> int:
+    if not weights.sum() > 0:
+        weights = np.ones(len(weights))
+    return chance.choices(range(len(weights)), weights.tolist())[0]

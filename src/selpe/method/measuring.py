@@ -1,0 +1,317 @@
+"""Measured tables (ours): noisy counts of the private table over small public codebooks, written into new records.
+
+Choosing among records that a model wrote blindly cannot bring in what the model does not know; a small table of counts
+can. Codebooks are built from what the model wrote, rows are counted in them with noise (the only step that touches
+private rows), and the counts are shrunk to the model's own shares (posterior.py). New records draw their facts
+from these shares (facts.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selpe.config import Adjacency
+from selpe.errors import ConfigError
+from selpe.method.codebooks import BinnedCodes, Codebook, ListedCodes, Phrase, TextCodes, is_short
+from selpe.method.facts import MeasuredField, MeasuredPair, MeasuredTables
+from selpe.method.generation import Candidate
+from selpe.method.phrases import PhraseWriter, of_pool
+from selpe.method.posterior import Matrix, NoiseLaw, class_sizes, posterior
+from selpe.models.encoders.base import Encoder, PublicEncoder
+from selpe.privacy.counts import Counts, CountTable
+from selpe.privacy.measure_plan import MeasurePlan
+from selpe.privacy.noise import CountingNoise, CountNoise, SeededCountingNoise
+from selpe.privacy.table import PrivateTable, Selection
+from selpe.privacy.votes import FieldVote
+from selpe.schema import BooleanField, CategoryField, Record, Schema, TextField
+
+SMOOTHING = 0.125  # pool records that every code is worth before one is seen, spread as in the whole pool
+HEAVY = 0.85  # of all mass: the codes that have it together are refined in a second look
+ALIKE = 400  # new phrases like those of heavy codes
+
+
+@dataclass(frozen=True, slots=True)
+class ClassCodes:
+    """The class as a coder: one code for each label of the schema."""
+
+    schema: Schema
+    remote: None = None
+
+    @property
+    def name(self) -> str:
+        """The label's name."""
+        return self.schema.label or ""
+
+    @property
+    def size(self) -> int:
+        """The number of classes."""
+        return len(self.schema.labels)
+
+    def code(self, row: Record) -> int:
+        """The place of the row's class; −1 where it has none."""
+        label = self.schema.label_of(row)
+        return self.schema.labels.index(label) if label in self.schema.labels else -1
+
+
+# -- which fields -----------------------------------------------------------------------------------------------------
+
+
+class Association:
+    """A FieldJudge (privacy/votes.py): how a row's value goes with its class, for every field and both directions.
+
+    Codes and classes stand in an order from 0 to 1: numbers and dates by size, other codes by the classes for which
+    the model writes them; classes as in the schema. A row speaks for 'they rise together' where both lie on the same
+    side of the middle, and for 'one falls as the other rises' where they do not. Where class and field have nothing to
+    do with each other, votes for both directions are the same on average. Without a label a row speaks for the fields
+    whose value the model would have written least.
+    """
+
+    def __init__(self, schema: Schema, codebooks: Sequence[Codebook], prior: Mapping[str, Matrix]) -> None:
+        self._classes = ClassCodes(schema)
+        self._labelled = bool(schema.labels)
+        self._codebooks = codebooks
+        self._order = [_order(one, prior[one.name]) for one in codebooks]
+        self._unlikely = [_unlikely(prior[one.name].mean(axis=0)) for one in codebooks]
+
+    @property
+    def options(self) -> int:
+        """Every field, twice where there is a label: for both directions."""
+        return len(self._codebooks) * (2 if self._labelled else 1)
+
+    @property
+    def remote(self) -> str | None:
+        """Where texts are encoded."""
+        return next((one.remote for one in self._codebooks if one.remote is not None), None)
+
+    def field(self, option: int) -> str:
+        """The name of the field that an option stands for."""
+        return self._codebooks[option % len(self._codebooks)].name
+
+    def votes(self, row: Record) -> NDArray[np.float64]:
+        """Each from 0 to 1."""
+        codes = [one.code(row) for one in self._codebooks]
+        if not self._labelled:
+            pairs = zip(self._unlikely, codes, strict=True)
+            return np.array([there[code] if code >= 0 else np.nan for there, code in pairs])
+        label = self._classes.code(row) / max(1, self._classes.size - 1)
+        places = np.array([order[code] if code >= 0 else 0.5 for order, code in zip(self._order, codes, strict=True)])
+        together = 0.5 + 2.0 * (label - 0.5) * (places - 0.5)
+        return np.concatenate([together, 1.0 - together])
+
+
+def _order(codebook: Codebook, prior: Matrix) -> NDArray[np.float64]:
+    """Where each code stands between 0 and 1; 'missing' in the middle of numbers."""
+    if isinstance(codebook, BinnedCodes):
+        places = np.arange(codebook.size, dtype=np.float64)
+        if codebook.field.optional:
+            places[-1] = (codebook.size - 2) / 2
+    else:
+        places = (prior * np.arange(len(prior))[:, None]).sum(axis=0) / prior.sum(axis=0)
+    spread = places.max() - places.min()
+    return np.asarray((places - places.min()) / spread if spread > 0 else np.full(len(places), 0.5))
+
+
+def _unlikely(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For each code the share of what is likelier, and half of what is as likely."""
+    return np.array([shares[shares > one].sum() + shares[shares == one].sum() / 2 for one in shares])
+
+
+# -- measuring --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Measuring:
+    """Builds codebooks, has rows counted, and reads the counts. `choose` makes a private choice and tells of it."""
+
+    private: PrivateTable
+    schema: Schema
+    plan: MeasurePlan
+    encoder: Encoder
+    phrases: PhraseWriter
+    units: int
+    adjacency: Adjacency
+    choose: Callable[[str, float, FieldVote, str], Selection]
+    tell: Callable[[str, Counts], None]
+    test_seed: int | None = None
+    seed: int = 0
+    public_encoder: PublicEncoder | None = None
+
+    def measure(self, pools: Mapping[str, Sequence[Candidate]]) -> MeasuredTables:
+        """The measured tables, in the light of what the model has written by itself."""
+        pool = {label: tuple(candidate.record for candidate in found) for label, found in pools.items()}
+        names = self._names(pool)
+        books = {name: self.codebook(name, pool, phrases=True) for name in self._ordered(names)}
+        priors = {name: self.prior(book, pool) for name, book in books.items()}
+        beliefs, looks = priors, []
+        for number, epsilon in enumerate(self.plan.looks, 1):
+            counts = self._count(f"measure-{number}", epsilon, books)
+            law = NoiseLaw(counts.law, counts.scale)
+            looks.append(counts)
+            tables = {name: np.atleast_2d(counts.tables[self._table([books[name]]).name]) for name in books}
+            sizes = class_sizes([table.astype(np.float64) for table in tables.values()], law, self.units)
+            found = {name: posterior(tables[name].astype(np.float64), beliefs[name], sizes, law) for name in books}
+            if number < len(self.plan.looks):
+                books, beliefs = self._refined(books, {name: one.shares for name, one in found.items()})
+                priors = {name: self.prior(book, pool) for name, book in books.items()}
+        fields = {
+            name: MeasuredField(book, priors[name], found[name].shares, tables[name], found[name].prior_kept)
+            for name, book in books.items()
+        }
+        return MeasuredTables(self.schema, fields, self._pairs(books, counts, law, pool), law, tuple(looks), pool)
+
+    def _names(self, pool: Mapping[str, Sequence[Record]]) -> tuple[str, ...]:
+        """The fields to measure: as planned, or by the votes of private rows, one after the other."""
+        if self.plan.fields:
+            return self.plan.fields
+        left = [self.codebook(name, pool, phrases=False) for name in self.plan.candidates]
+        prior, names = {book.name: self.prior(book, pool) for book in left}, list[str]()
+        for number in range(1, self.plan.tables + 1):
+            judge = Association(self.schema, left, prior)
+            made = self.choose(f"field-{number}", self.plan.choice, FieldVote(judge), _digest(left))
+            names.append(judge.field(made.winner))
+            left = [book for book in left if book.name != names[-1]]
+        return tuple(names)
+
+    def _ordered(self, names: Iterable[str]) -> list[str]:
+        wanted = {*names, *(name for pair in self.plan.pairs for name in pair)}
+        return [name for name in self.schema.names if name in wanted]
+
+    def codebook(self, name: str, pool: Mapping[str, Sequence[Record]], *, phrases: bool) -> Codebook:
+        """The codebook of a field, from what the model has written for it; `phrases` has it write more."""
+        one, records = self.schema.field(name), [record for found in pool.values() for record in found]
+        if isinstance(one, TextField):
+            known = of_pool(one, ((record, label or None) for label, found in pool.items() for record in found))
+            if phrases and is_short(one, self.schema):
+                known = list(dict.fromkeys([*self.phrases.write(one, self.plan.phrases), *known]))
+            if not known:
+                raise ConfigError(f"the model has written nothing for '{name}'", where="measure")
+            clusters = self.plan.clusters if phrases else min(32, self.plan.clusters)
+            return TextCodes(
+                one, known, self._vectors(known), encoder=self.encoder, clusters=clusters, seed=self.seed
+            )  # fmt: skip
+        if isinstance(one, CategoryField | BooleanField):
+            return ListedCodes(one)
+        values = [record[name] for record in (*records, *self.schema.examples) if record.get(name) is not None]
+        return BinnedCodes(one, values, self.plan.bins)  # type: ignore[arg-type]
+
+    def prior(self, codebook: Codebook, pool: Mapping[str, Sequence[Record]]) -> Matrix:
+        """The model's own shares of the codes, one row a class."""
+        seen = np.zeros((len(pool), codebook.size))
+        for row, records in zip(seen, pool.values(), strict=True):
+            codes = self._codes(codebook, records)
+            np.add.at(row, codes[codes >= 0], 1.0)
+        whole = seen.sum(axis=0) + 0.5
+        seen += SMOOTHING * codebook.size * whole / whole.sum()
+        return np.asarray(seen / seen.sum(axis=1, keepdims=True))
+
+    def _codes(self, codebook: Codebook, records: Sequence[Record]) -> NDArray[np.intp]:
+        """The codes of public records; texts by vectors that are kept."""
+        if not isinstance(codebook, TextCodes):
+            return codebook.codes(records)
+        texts = [record.get(codebook.name) for record in records]
+        codes = np.full(len(texts), codebook.size - 1 if codebook.field.optional else -1, dtype=np.intp)
+        there = [i for i, text in enumerate(texts) if text is not None]
+        if there:
+            codes[there] = codebook.coded(self._vectors([Phrase(str(texts[i])) for i in there]))
+        return codes
+
+    def _vectors(self, phrases: Sequence[Phrase]) -> Matrix:
+        encode = self.encoder.encode if self.public_encoder is None else self.public_encoder.encode_public
+        distinct = list(dict.fromkeys(phrase.text for phrase in phrases))
+        place = {text: number for number, text in enumerate(distinct)}
+        return encode(distinct).astype(np.float64)[[place[phrase.text] for phrase in phrases]]
+
+    def _table(self, books: Sequence[Codebook]) -> CountTable:
+        alone = not self.schema.labels or len(books) > 1
+        return CountTable(tuple(books) if alone else (ClassCodes(self.schema), *books))
+
+    def _count(self, name: str, epsilon: float, books: Mapping[str, Codebook]) -> Counts:
+        tables = [self._table([book]) for book in books.values()]
+        tables += [self._table([books[one], books[other]]) for one, other in self.plan.pairs]
+        delta = self.plan.delta
+        noise: CountNoise = CountingNoise(epsilon, self.adjacency, delta)
+        if self.test_seed is not None:
+            noise = SeededCountingNoise(epsilon, self.test_seed, self.adjacency, delta, test_only=True)
+        made = self.private.count(tables, noise=noise, selection=name, context=_digest(list(books.values())))
+        self.tell(name, made)
+        return made
+
+    def _pairs(
+        self, books: Mapping[str, Codebook], counts: Counts, law: NoiseLaw, pool: Mapping[str, Sequence[Record]]
+    ) -> tuple[MeasuredPair, ...]:
+        records, found = [record for found in pool.values() for record in found], []
+        for one, other in self.plan.pairs:
+            seen = counts.tables[self._table([books[one], books[other]]).name]
+            both = np.zeros(seen.shape)
+            np.add.at(both, (self._codes(books[one], records), self._codes(books[other], records)), 1.0)
+            both += np.outer(both.sum(axis=1) + 0.5, both.sum(axis=0) + 0.5) / max(1.0, both.sum())
+            flat = posterior(
+                seen.reshape(1, -1).astype(np.float64), both.reshape(1, -1) / both.sum(), np.array([self.units]), law
+            ).shares.reshape(seen.shape)
+            tilt = flat / np.outer(flat.sum(axis=1), flat.sum(axis=0))
+            found.append(MeasuredPair((one, other), np.asarray(tilt), seen))
+        return tuple(found)
+
+    # -- a second look: finer where rows are ----------------------------------------------------------------------
+
+    def _refined(
+        self, books: Mapping[str, Codebook], shares: Mapping[str, Matrix]
+    ) -> tuple[dict[str, Codebook], dict[str, Matrix]]:
+        """Codebooks with more and finer codes where the first look found rows, and what it says of them."""
+        finer, beliefs = dict(books), dict(shares)
+        for name, book in books.items():
+            one = book.field
+            if isinstance(book, TextCodes) and isinstance(one, TextField) and is_short(one, self.schema):
+                finer[name], beliefs[name] = self._finer(one, book, shares[name])
+        return finer, beliefs
+
+    def _finer(self, one: TextField, book: TextCodes, shares: Matrix) -> tuple[TextCodes, Matrix]:
+        mass = shares.mean(axis=0)[: len(book.members)]
+        order = np.argsort(-mass, kind="stable")
+        heavy = order[: int(np.searchsorted(np.cumsum(mass[order]) / mass.sum(), HEAVY)) + 1]
+        groups = [
+            ([phrase.text for phrase in book.members[k]], round(ALIKE * mass[k] / mass[heavy].sum())) for k in heavy
+        ]
+        known = [phrase for members in book.members for phrase in members]
+        known = list(dict.fromkeys([*known, *self.phrases.alike(one, groups)]))
+        vectors = self._vectors(known)
+        parents = book.coded(vectors)
+        inside = np.isin(parents, heavy)
+        fine = TextCodes(
+            one, [p for p, there in zip(known, inside, strict=True) if there], vectors[inside],
+            encoder=self.encoder, clusters=self.plan.fine_clusters, seed=self.seed,
+        )  # fmt: skip
+        light = np.setdiff1d(np.arange(len(book.members)), heavy)
+        centres = np.vstack([fine.centres, book.centres[light]])
+        finer = TextCodes(one, known, vectors, encoder=self.encoder, clusters=0, seed=0, centres=centres)
+        return finer, self._inherited(finer, book, shares)
+
+    def _inherited(self, finer: TextCodes, book: TextCodes, shares: Matrix) -> Matrix:
+        """What is believed of finer codes: each has its part of what was found of the coarse code it belongs to."""
+        parents = book.coded(finer.centres)
+        labels = self.schema.labels or ("",)
+        sizes = np.array(
+            [[0.5 + sum(p.label in (label, None) for p in members) for members in finer.members] for label in labels]
+        )
+        believed = np.empty((len(labels), finer.size))
+        for code, parent in enumerate(parents):
+            family = parents == parent
+            believed[:, code] = shares[:, parent] * sizes[:, code] / sizes[:, family].sum(axis=1)
+        if finer.field.optional:
+            believed[:, -1] = shares[:, -1]
+        return np.asarray(believed / believed.sum(axis=1, keepdims=True))
+
+
+def _digest(books: Sequence[Codebook]) -> str:
+    """A hash of codebooks, so that stored counts are never taken for those of other codes."""
+    found = hashlib.sha256()
+    for book in books:
+        found.update(repr(book.to_dict()).encode())
+        if isinstance(book, TextCodes):
+            found.update(np.round(book.centres, 6).tobytes())
+    return found.hexdigest()
