@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -78,7 +79,7 @@ class Codebook(ABC):
         value = row.get(self.name)
         if value is None:
             return self._present if self.field.optional else -1
-        return self._code(value)
+        return self._code(value) if self._fits(value) else -1
 
     def is_missing(self, code: int) -> bool:
         """Whether a code stands for a missing value."""
@@ -95,6 +96,13 @@ class Codebook(ABC):
     def to_dict(self) -> dict[str, Any]:
         """What the codes are, as plain data."""
         return {"field": self.name, "kind": self.field.kind, "codes": list(self.words)}
+
+    def _fits(self, value: Value) -> bool:
+        """Whether a value is of the field's domain. Others have no code: no row may end a count by an error."""
+        try:
+            return self.field.check(value) is None
+        except ValueError:  # a whole number of thousands of digits, which Python does not write as text
+            return False
 
     @abstractmethod
     def _code(self, value: Value) -> int: ...
@@ -126,7 +134,7 @@ class BinnedCodes(Codebook):
         self._edges = _edges([self._grid.step_of(value) for value in known], self._grid.first, self._grid.last, bins)
         starts, ends = [self._grid.first, *self._edges], [*(edge - 1 for edge in self._edges), self._grid.last]
         self._spans = [Span(self._grid.at(low), self._grid.at(high)) for low, high in zip(starts, ends, strict=True)]
-        super().__init__(field, [str(span) if span.low != span.high else str(span.low) for span in self._spans])
+        super().__init__(field, [_bin_shown(span) for span in self._spans])
 
     @property
     def spans(self) -> Sequence[Span]:
@@ -134,14 +142,17 @@ class BinnedCodes(Codebook):
         return self._spans
 
     def _code(self, value: Value) -> int:
-        return int(np.searchsorted(self._edges, self._grid.step_of(value), side="right"))
+        return bisect_right(self._edges, self._grid.step_of(value))
 
     def _fact(self, code: int, label: str | None, chance: random.Random) -> Fact:
         return self._spans[code]
 
 
 class TextCodes(Codebook):
-    """A code for each cluster of texts that the model wrote for the field; a text has that of the nearest centre."""
+    """A code for each cluster of texts that the model wrote for the field; a text has that of the nearest centre.
+
+    A centre that no text is nearest to would be a code without a phrase to write, and is left out.
+    """
 
     def __init__(
         self,
@@ -155,7 +166,8 @@ class TextCodes(Codebook):
         centres: NDArray[np.float64] | None = None,
     ) -> None:
         self._encoder = encoder
-        self.centres = _centres(vectors, clusters, seed) if centres is None else centres
+        found = _centres(vectors, clusters, seed) if centres is None else centres
+        self.centres = found[np.unique((vectors @ found.T).argmax(axis=1))]
         nearest = (vectors @ self.centres.T).argmax(axis=1)
         self.members = [
             [phrases[int(i)] for i in _central_first(vectors, np.flatnonzero(nearest == k), centre)]
@@ -222,13 +234,22 @@ class _Grid:
 
 
 def _edges(known: Sequence[int], first: int, last: int, bins: int) -> list[int]:
-    """Where bins begin, the first one aside: at quantiles of what is known, or evenly; each value alone if few."""
+    """Where bins begin, the first one aside: at quantiles of what is known, or evenly; each value alone if few.
+
+    In whole numbers throughout: floats are too coarse for nanoseconds. Where many have the least value, as many incomes
+    are 0, it is a bin of its own.
+    """
     if last - first < bins:
         return list(range(first + 1, last + 1))
     if len(set(known)) < 2:
         return [first + (last - first + 1) * i // bins for i in range(1, bins)]
-    cuts = np.quantile(np.asarray(known, dtype=np.float64), np.linspace(0, 1, bins + 1)[1:-1], method="higher")
-    return sorted({int(cut) for cut in cuts if first < cut <= last})
+    ordered = sorted(known)
+    cuts = {ordered[-(-i * (len(ordered) - 1) // bins)] for i in range(1, bins)}
+    return sorted({max(cut, first + 1) for cut in cuts})
+
+
+def _bin_shown(span: Span) -> str:
+    return str(span) if span.low != span.high else str(span).partition(" to ")[0]
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------
