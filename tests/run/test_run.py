@@ -14,6 +14,7 @@ from selpe.models.encoders.hashing import HashingEncoder
 from selpe.models.fake import FakeModel, Faults
 from selpe.privacy.ledger import Charge
 from selpe.run.lifecycle import Outcome, Run, list_runs
+from selpe.run.manifest import write_manifest
 from selpe.run.release import RELEASED
 from small_world import SCHEMA, drawn
 
@@ -90,7 +91,7 @@ def test_when_lost_draws_took_all_of_the_epsilon_what_is_left_is_chance(
     run = Run.create(settings())
     run.ledger.set_budget(4.0)
     lost = 4.0 - spared
-    run.ledger.charge(Charge(run.name, "guide", "permute-and-flip", lost / 2, lost))  # paid, and its result lost
+    run.ledger.charge(Charge(run.name, "bundle", "permute-and-flip", lost / 2, lost))  # paid, and its result lost
     outcome = execute(Run.open(run.folder))
     assert len(outcome.records) == 24
     assert run.ledger.spent().epsilon_replace_one == pytest.approx(lost)
@@ -116,6 +117,39 @@ def test_a_resumed_run_keeps_its_plan_when_the_planner_has_changed(
     again = Run.open(run.folder)
     assert execute(again).records == first.records
     assert again.manifest["chosen"] == chosen
+
+
+def test_a_resumed_run_keeps_its_measurement_when_thresholds_have_changed(
+    settings: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run.create(settings())
+    first = execute(run)
+    kept = run.manifest["measurement"]
+    assert kept["choices"]
+    for name, value in (("LEAST", 10_000.0), ("FEW_PHRASES", 7), ("CODES", ((0.0, 5, 2),))):
+        monkeypatch.setattr(f"selpe.privacy.measure_plan.{name}", value)
+    again = Run.open(run.folder)
+    assert again.begin().plan.to_dict()["measure"] == kept
+    assert execute(again).records == first.records
+    assert again.manifest["measurement"] == kept
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_a_run_that_began_without_measuring_goes_on_without(
+    settings: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch, old: bool
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr("selpe.privacy.measure_plan.LEAST", 10_000.0)
+        run = Run.create(settings())
+        first = execute(run)
+    assert run.manifest["measurement"] is None
+    assert "guide" in run.manifest["prices"]
+    if old:  # versions without measured tables did not tell
+        del run.manifest["measurement"]
+        write_manifest(run.folder, run.manifest)
+    again = Run.open(run.folder)
+    assert again.begin().plan.to_dict()["measure"] is None
+    assert execute(again).records == first.records
 
 
 def test_a_changed_schema_is_refused_on_resume(settings: Callable[..., RunConfig], tmp_path: Path) -> None:

@@ -170,9 +170,9 @@ class Measuring:
             return self.plan.fields
         left = [self.codebook(name, pool, phrases=False) for name in self.plan.candidates]
         prior, names = {book.name: self.prior(book, pool) for book in left}, list[str]()
-        for number in range(1, self.plan.tables + 1):
+        for number, epsilon in enumerate(self.plan.choices, 1):
             judge = Association(self.schema, left, prior)
-            made = self.choose(f"field-{number}", self.plan.choice, FieldVote(judge), _digest(left))
+            made = self.choose(f"field-{number}", epsilon, FieldVote(judge), _digest(left))
             names.append(judge.field(made.winner))
             left = [book for book in left if book.name != names[-1]]
         return tuple(names)

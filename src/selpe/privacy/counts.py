@@ -103,7 +103,16 @@ class Counts:
     @property
     def deviation(self) -> float:
         """The standard deviation of the noise on one count."""
-        return CountingFit(self.law, self.scale, self.guarantee).deviation
+        return self._fit.deviation
+
+    @property
+    def half_width(self) -> float:
+        """Half of the narrowest interval of whole numbers that holds at least 95 % of the noise on one count."""
+        return self._fit.half_width
+
+    @property
+    def _fit(self) -> CountingFit:
+        return CountingFit(self.law, self.scale, self.guarantee)
 
 
 def check_tables(tables: Sequence[CountTable]) -> None:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from selpe.config import Adjacency
+from selpe.errors import ConfigError
 from selpe.privacy.ledger.charges import Charge
 from selpe.privacy.mechanisms import Guarantee, Influence, Law, NoisyMax
-from selpe.privacy.noise import CountingNoise, count_noise_of, counting_charge
+from selpe.privacy.noise import CountingFit, CountingLaw, CountingNoise, count_noise_of, counting_charge
 
 CHOICE_SHARE, CHOICE_CAP = 0.2, 0.5  # of ε, for votes on which fields to measure
 LEAST = 25.0  # n·ε below which a table would be all noise
@@ -43,49 +44,60 @@ class Measurable:
 class MeasurePlan:
     """One measurement: `fields` to count, or none where rows vote for `tables` of the `candidates`.
 
-    `choice` is the ε of one such vote, `looks` the ε of each look at the counts. `scale` is the noise of the last look,
-    `expected` the rows of a cell if all were spread evenly over classes and codes of an ordinary field.
+    `choices` are the ε of these votes, `looks` the ε of each look at the counts. `scale` is the noise of the last look,
+    `expected` the rows of a cell if all were spread evenly over classes and bins of a number.
     """
 
     fields: tuple[str, ...]
     candidates: tuple[str, ...]
     pairs: tuple[tuple[str, str], ...]
     tables: int
-    choice: float
+    choices: tuple[float, ...]
     looks: tuple[float, ...]
     clusters: int
     fine_clusters: int
     bins: int
     phrases: int
     delta: float
-    law: str
+    law: CountingLaw
     scale: float
     expected: float
 
     @property
     def epsilon(self) -> float:
         """The ε of votes and looks together."""
-        return math.fsum([self.choice] * self.votes + list(self.looks))
+        return math.fsum([*self.choices, *self.looks])
 
     @property
     def votes(self) -> int:
         """How many fields are chosen by votes."""
-        return 0 if self.fields else self.tables
+        return len(self.choices)
 
     @property
     def counted(self) -> int:
         """F: tables that are counted in one look."""
         return self.tables + len(self.pairs)
 
+    @property
+    def half_width(self) -> float:
+        """By how many rows a cell of the last look is off at most, in 95 of 100 cases."""
+        return CountingFit(self.law, self.scale, Guarantee(0.0, 0.0)).half_width
+
     def prices(self) -> dict[str, float]:
         """The ε of every private step by its name in the ledger."""
-        votes = {f"field-{number}": self.choice for number in range(1, self.votes + 1)}
+        votes = {f"field-{number}": epsilon for number, epsilon in enumerate(self.choices, 1)}
         return votes | {f"measure-{number}": epsilon for number, epsilon in enumerate(self.looks, 1)}
 
     def at(self, prices: Mapping[str, float]) -> MeasurePlan:
-        """The same plan at other prices."""
+        """The same plan at other prices, each taken by its name."""
+        choices = tuple(prices[f"field-{number}"] for number in range(1, self.votes + 1))
         looks = tuple(prices[f"measure-{number}"] for number in range(1, len(self.looks) + 1))
-        return replace(self, looks=looks, choice=prices.get("field-1", self.choice))
+        return replace(self, choices=choices, looks=looks)
+
+    def fitted(self, adjacency: Adjacency) -> MeasurePlan:
+        """The same plan with the noise that the price of its last look buys."""
+        fit = count_noise_of(CountingNoise(self.looks[-1], adjacency, self.delta), self.counted)
+        return replace(self, law=fit.law, scale=fit.scale)
 
     def costs(self, adjacency: Adjacency, law: Law) -> dict[str, Guarantee]:
         """The cost of every step under both relations, from the maps of the measurements that will run."""
@@ -109,14 +121,38 @@ class MeasurePlan:
 
     def steps(self) -> list[str]:
         """The private steps in words."""
-        asked = f"{_times(self.votes, 'vote')} for what to measure (ε {self.choice * self.votes:.3g})"
+        asked = f"{_times(self.votes, 'vote')} for what to measure (ε {math.fsum(self.choices):.3g})"
         votes = [asked] if self.votes else []
         looks = f"{_times(self.counted, 'table')} measured" + (" in two looks" if len(self.looks) > 1 else "")
         return [*votes, f"{looks} (ε {math.fsum(self.looks):.3g})"]
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain data."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"epsilon": self.epsilon}
+        """The plan as plain data, with what follows from it: ε of all steps, and the noise of one cell."""
+        own = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return own | {"epsilon": self.epsilon, "half_width": self.half_width}
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> MeasurePlan:
+        """The plan that plain data states, as a run has kept it; infinity may be the word `inf`."""
+        try:
+            return cls(
+                fields=tuple(kept["fields"]),
+                candidates=tuple(kept["candidates"]),
+                pairs=tuple((one, other) for one, other in kept["pairs"]),
+                choices=tuple(float(epsilon) for epsilon in kept["choices"]),
+                looks=tuple(float(epsilon) for epsilon in kept["looks"]),
+                tables=int(kept["tables"]),
+                clusters=int(kept["clusters"]),
+                fine_clusters=int(kept["fine_clusters"]),
+                bins=int(kept["bins"]),
+                phrases=int(kept["phrases"]),
+                delta=float(kept["delta"]),
+                law=kept["law"],
+                scale=float(kept["scale"]),
+                expected=float(kept["expected"]),
+            )
+        except (LookupError, TypeError, ValueError):
+            raise ConfigError("this is not the plan of a measurement", where="measurement") from None
 
 
 def plan_measurement(
@@ -133,31 +169,31 @@ def plan_measurement(
     everything = offered.named or tables == len(offered.fields)
     fields = offered.fields if everything else ()
     counted = (len(offered.fields) if everything else tables) + len(offered.pairs)
-    choice = 0.0 if everything else min(CHOICE_CAP, CHOICE_SHARE * epsilon) / tables if not control else epsilon
-    left = epsilon if control else epsilon - (0.0 if everything else choice * tables)
+    vote = epsilon if control else min(CHOICE_CAP, CHOICE_SHARE * epsilon) / tables
+    choices = () if everything else (vote,) * tables
+    left = epsilon if control else epsilon - math.fsum(choices)
     ratio = strength * (1.0 if control else left / epsilon) / counted
     clusters, bins = _at(CODES, ratio)
     two = ratio >= TWO_LOOKS
     looks = (left,) if not two else ((left, left) if control else (FIRST_LOOK * left, left - FIRST_LOOK * left))
-    while not control and math.fsum([choice] * (0 if everything else tables) + list(looks)) > epsilon:  # by rounding
+    while not control and math.fsum([*choices, *looks]) > epsilon:  # by rounding
         looks = (*looks[:-1], math.nextafter(looks[-1], 0.0))
-    fit = count_noise_of(CountingNoise(looks[-1], adjacency, offered.delta), counted)
     return MeasurePlan(
         fields=fields,
         candidates=offered.fields,
         pairs=offered.pairs,
         tables=len(fields) or tables,
-        choice=choice,
+        choices=choices,
         looks=looks,
         clusters=COARSE if two else clusters,
         fine_clusters=clusters,
         bins=bins,
         phrases=FEW_PHRASES if ratio < 300 else MANY_PHRASES,
         delta=offered.delta,
-        law=fit.law,
-        scale=fit.scale,
+        law="laplace",
+        scale=0.0,
         expected=units / max(1, classes) / bins,
-    )
+    ).fitted(adjacency)
 
 
 def _times(count: int, thing: str) -> str:

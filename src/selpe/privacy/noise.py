@@ -33,6 +33,7 @@ from selpe.privacy.mechanisms import (
 )
 
 CountingLaw = Literal["laplace", "gaussian"]
+_NORMAL_95 = 1.959964  # standard deviations to either side that hold 95 % of Gaussian noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +219,16 @@ class CountingFit(NamedTuple):
         if self.law == "gaussian":
             return math.hypot(self.scale, math.sqrt(1 / 12))  # rounding adds a twelfth to the variance
         return math.sqrt(2.0) * math.exp(-0.5 / self.scale) / -math.expm1(-1 / self.scale)
+
+    @property
+    def half_width(self) -> float:
+        """The smallest whole number that the noise on one count exceeds, up or down, in at most 5 % of cases."""
+        if not 0 < self.scale < math.inf:
+            return self.scale
+        if self.law == "gaussian":
+            return max(0.0, math.ceil(_NORMAL_95 * self.scale - 0.5))
+        # P(|k| > h) = 2 q^(h + 1) / (1 + q) with q = e^(−1 / scale)
+        return max(0.0, math.ceil(self.scale * math.log(40.0 / (1.0 + math.exp(-1.0 / self.scale)))) - 1.0)
 
     @property
     def name(self) -> str:

@@ -121,9 +121,14 @@ class Plan:
         rounds = tuple(replace(part, epsilon=prices[f"round-{t}"]) for t, part in enumerate(self.rounds, 1))
         guide = None if self.guide is None else replace(self.guide, epsilon=prices["guide"])
         bundle = None if self.bundle is None else replace(self.bundle, epsilon=prices["bundle"])
-        measure = None if self.measure is None else self.measure.at(prices)
+        measure = None if self.measure is None else self.measure.at(prices).fitted(self.adjacency)
         plan = replace(self, rounds=rounds, guide=guide, bundle=bundle, measure=measure)
         return replace(plan, guarantee=_guarantee(plan))
+
+    def measuring(self, measure: MeasurePlan) -> Plan:
+        """The same plan with a measurement that a run has kept; where tables are measured, no guide is voted on."""
+        plan = replace(self, measure=measure, guide=None)
+        return replace(plan, guarantee=_guarantee(plan), verdict=verdict_of(plan))
 
     def charges(self, run: str, unit: str = "record") -> list[Charge]:
         """What the selections will be charged, each under its name in the ledger."""

@@ -38,6 +38,7 @@ from selpe.owner_only import FILE_MODE, make_folder, tighten, write_text
 from selpe.privacy.ledger import Ledger, ledger_root
 from selpe.privacy.ledger.charges import spent
 from selpe.privacy.load import load_private
+from selpe.privacy.measure_plan import MeasurePlan
 from selpe.privacy.plan import Plan
 from selpe.privacy.table import PrivateTable
 from selpe.run.affordable import affordable
@@ -313,10 +314,20 @@ class Run:
         if shown is not None and not chosen:
             plan = shown
         else:
-            plan = recipe_of(self.config.method).plan(self.config.model_copy(update=chosen), schema, units)
+            settings = self.config.model_copy(update={**chosen, **self._measured_or_not()})
+            plan = recipe_of(self.config.method).plan(settings, schema, units)
         if isinstance(plan, Plan):
+            if kept := self.manifest.get("measurement"):
+                plan = plan.measuring(MeasurePlan.from_dict(kept))
             self.manifest["chosen"] = {"rounds": len(plan.rounds), "batches": plan.batches, "alpha": plan.alpha}
+            self.manifest["measurement"] = plan.to_dict()["measure"]
         return plan
+
+    def _measured_or_not(self) -> dict[str, Any]:
+        """Settings by which a run that began without measured tables goes on without; those of old versions did."""
+        begun = "chosen" in self.manifest
+        paid = any(name.startswith("measure-") for name in self.manifest.get("prices", {}))
+        return {"measure": "off"} if begun and not paid else {}
 
     def _priced(self, plan: SpendingPlan) -> dict[str, float]:
         """The price of each private step, kept in the manifest: a stored result stands only for its own price."""

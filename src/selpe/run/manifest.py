@@ -15,7 +15,7 @@ from selpe.run.workspace import Workspace
 _ALWAYS: dict[str, type] = {"name": str, "state": str, "settings": dict}
 _SOMETIMES: dict[str, tuple[type, ...]] = {
     "ledger": (str,), "schema": (str,), "created": (str,), "model": (str,), "encoder": (str,), "method": (str,),
-    "card": (str,), "seal": (dict,),
+    "card": (str,), "seal": (dict,), "measurement": (dict,),
     "chosen": (dict,), "prices": (dict,), "counts": (dict,), "plan": (dict,), "spent": (dict,), "versions": (dict,),
     "selections": (list,), "records": (int,), "seconds": (int, float),
 }  # fmt: skip
