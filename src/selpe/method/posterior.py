@@ -60,7 +60,11 @@ class Posterior:
 
 
 def class_sizes(tables: list[Matrix], noise: NoiseLaw, units: int) -> Matrix:
-    """How many rows each class has, estimated from the noisy tables of class and code; equal where they say little."""
+    """How many rows each class has, estimated from the noisy tables of class and code; equal where they say little.
+
+    They add up to the units, unless the tables say clearly that fewer have been counted: rows that do not fit count
+    nowhere. Taken for a signal, their absence would draw all shares to what the model writes seldom.
+    """
     classes = len(tables[0])
     equal = np.full(classes, units / classes)
     if math.isinf(noise.scale):
@@ -70,7 +74,10 @@ def class_sizes(tables: list[Matrix], noise: NoiseLaw, units: int) -> Matrix:
         spread = max(table.shape[1] * noise.variance, 1e-9)
         precision, total = precision + 1 / spread, total + table.sum(axis=1) / spread
     sizes = np.maximum(total / precision, 0.02 * equal)
-    return np.asarray(sizes * units / sizes.sum())
+    counted = float(np.mean([table.sum() for table in tables]))
+    clearly = 3 * math.sqrt(noise.variance * float(np.mean([table.size for table in tables])) / len(tables))
+    whole = units if counted + clearly >= units else max(counted, 0.02 * units)
+    return np.asarray(sizes * whole / sizes.sum())
 
 
 def posterior(counts: Matrix, prior: Matrix, sizes: Matrix, noise: NoiseLaw) -> Posterior:
