@@ -45,11 +45,15 @@ class MeasuredField:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPair:
-    """Two fields counted together: how much likelier each pair is than its parts alone."""
+    """Two fields counted together: how much likelier each pair is than its parts within the classes alone say.
+
+    `tilt` is that by the noisy counts, `model_tilt` by the model's own records.
+    """
 
     names: tuple[str, str]
     tilt: Matrix
     counts: NDArray[np.int64]
+    model_tilt: Matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ class MeasuredTables:
         """
         drawn = self._draw(label, own, chance, given or {})
         for _ in range(_TRIES):
-            if drawn is None or self._possible(drawn.facts):
+            if drawn is None or self._possible(label, drawn.facts):
                 return drawn
             drawn = self._draw(label, own, chance, given or {})
         if drawn is None:
@@ -94,17 +98,20 @@ class MeasuredTables:
         row = self.schema.labels.index(label) if label else 0
         facts: dict[str, Fact] = {name: fact for name, fact in given.items() if name not in self.fields}
         codes: dict[str, int] = {}
+        had: dict[str, int] = {}
         exemplars: list[Record] = []
         changed = bool(given)
         for name, measured in self.fields.items():
             if name in given:
                 facts[name] = given[name]
                 continue
-            shares, prior = self._tilted(name, measured.shares[row], codes), measured.prior[row]
-            known = -1 if own is None else measured.codebook.code(own)
+            shares = self._tilted(name, measured.shares[row], codes)
+            # What the model writes here goes with what it has written there: the coupling is of these two.
+            prior = self._tilted(name, measured.prior[row], had, of_model=True)
+            had[name] = known = -1 if own is None else measured.codebook.code(own)
             if own is not None and known >= 0 and chance.random() * prior[known] < shares[known]:
                 codes[name] = known
-                facts[name] = own[name]
+                facts[name] = own.get(name)
                 continue
             changed = True
             codes[name] = code = _pick(np.maximum(shares - prior, 0.0) if own is not None else shares, chance)
@@ -127,13 +134,16 @@ class MeasuredTables:
         """Whether a fact binds. A long text that was kept is written anew: it may contradict what has changed."""
         return fact is None or self._binds(self.fields[name].codebook)
 
-    def _tilted(self, name: str, shares: NDArray[np.float64], codes: Mapping[str, int]) -> NDArray[np.float64]:
+    def _tilted(
+        self, name: str, shares: NDArray[np.float64], codes: Mapping[str, int], *, of_model: bool = False
+    ) -> NDArray[np.float64]:
+        """Shares in the light of the codes that a record has already, where the fields were counted together."""
         for pair in self.pairs:
             if name in pair.names:
                 other = pair.names[1 - pair.names.index(name)]
                 if codes.get(other, -1) >= 0:
-                    tilt = pair.tilt[codes[other]] if pair.names[1] == name else pair.tilt[:, codes[other]]
-                    shares = shares * tilt
+                    tilt = pair.model_tilt if of_model else pair.tilt
+                    shares = shares * (tilt[codes[other]] if pair.names[1] == name else tilt[:, codes[other]])
         return np.asarray(shares / shares.sum())
 
     def _exemplars(self, name: str, code: int, label: str, chance: random.Random) -> list[Record]:
@@ -148,21 +158,24 @@ class MeasuredTables:
         for name, measured in self.fields.items():
             if self._binds(measured.codebook):
                 continue
+            found[name] = {}
             for label, records in self.pool.items():
                 for record in records:
                     code = measured.codebook.code(record)
                     for key in {(label, code), ("", code)}:
-                        found.setdefault(name, {}).setdefault(key, []).append(record)
+                        found[name].setdefault(key, []).append(record)
         return found
 
-    def _possible(self, facts: Facts) -> bool:
-        """Whether some values of these facts agree with the rules among them."""
+    def _possible(self, label: str, facts: Facts) -> bool:
+        """Whether some values of these facts agree with the rules among them and the class."""
         known = dict(facts)
+        if label and self.schema.label is not None:
+            known[self.schema.label] = self.schema.label_value(label)
         rules = [rule for rule in self.schema.rules if known.keys() >= set(rule.fields)]
         chance = random.Random(0)
         return not rules or any(
             all(rule.holds(values) for rule in rules)
-            for values in ({name: _some_value(fact, chance) for name, fact in facts} for _ in range(_TRIES))
+            for values in ({name: _some_value(fact, chance) for name, fact in known.items()} for _ in range(_TRIES))
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,8 +204,9 @@ def _some_value(fact: Fact, chance: random.Random) -> Any:
     low, high = fact.low, fact.high
     if isinstance(low, int) and isinstance(high, int):
         return chance.randint(low, high)
-    if isinstance(low, date) or isinstance(high, date):
-        return str(chance.choice((low, high)))
+    if isinstance(low, date) or isinstance(high, date):  # then both are
+        first, last = (date.fromisoformat(str(end)).toordinal() for end in (low, high))
+        return date.fromordinal(chance.randint(first, last)).isoformat()
     return float(low) + chance.random() * (float(high) - float(low))
 
 

@@ -9,6 +9,7 @@ from these shares (facts.py).
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -155,14 +156,16 @@ class Measuring:
             tables = {name: np.atleast_2d(counts.tables[self._table([books[name]]).name]) for name in books}
             sizes = class_sizes([table.astype(np.float64) for table in tables.values()], law, self.units)
             found = {name: posterior(tables[name].astype(np.float64), beliefs[name], sizes, law) for name in books}
-            if number < len(self.plan.looks):
+            if number < len(self.plan.looks) and math.isfinite(law.scale):  # where nothing was counted, codes stay
                 books, beliefs = self._refined(books, {name: one.shares for name, one in found.items()})
                 priors = {name: self.prior(book, pool) for name, book in books.items()}
         fields = {
             name: MeasuredField(book, priors[name], found[name].shares, tables[name], found[name].prior_kept)
             for name, book in books.items()
         }
-        return MeasuredTables(self.schema, fields, self._pairs(books, counts, law, pool), law, tuple(looks), pool)
+        return MeasuredTables(
+            self.schema, fields, self._pairs(fields, counts, law, sizes, pool), law, tuple(looks), pool
+        )
 
     def _names(self, pool: Mapping[str, Sequence[Record]]) -> tuple[str, ...]:
         """The fields to measure: as planned, or by the votes of private rows, one after the other."""
@@ -242,20 +245,35 @@ class Measuring:
         return made
 
     def _pairs(
-        self, books: Mapping[str, Codebook], counts: Counts, law: NoiseLaw, pool: Mapping[str, Sequence[Record]]
+        self,
+        fields: Mapping[str, MeasuredField],
+        counts: Counts,
+        law: NoiseLaw,
+        sizes: NDArray[np.float64],
+        pool: Mapping[str, Sequence[Record]],
     ) -> tuple[MeasuredPair, ...]:
-        records, found = [record for found in pool.values() for record in found], []
-        for one, other in self.plan.pairs:
-            seen = counts.tables[self._table([books[one], books[other]]).name]
-            both = np.zeros(seen.shape)
-            np.add.at(both, (self._codes(books[one], records), self._codes(books[other], records)), 1.0)
-            both += np.outer(both.sum(axis=1) + 0.5, both.sum(axis=0) + 0.5) / max(1.0, both.sum())
+        """How pairs of fields go together beyond what the classes say of each alone, by the counts and by the pool."""
+        weights, found = sizes / sizes.sum(), list[MeasuredPair]()
+        for names in self.plan.pairs:
+            one, other = (fields[name] for name in names)
+            seen = counts.tables[self._table([one.codebook, other.codebook]).name]
+            alone = _apart(weights, one.prior, other.prior)
+            model = (self._together(one.codebook, other.codebook, weights, pool) + alone) / 2  # pools are small
             flat = posterior(
-                seen.reshape(1, -1).astype(np.float64), both.reshape(1, -1) / both.sum(), np.array([self.units]), law
-            ).shares.reshape(seen.shape)
-            tilt = flat / np.outer(flat.sum(axis=1), flat.sum(axis=0))
-            found.append(MeasuredPair((one, other), np.asarray(tilt), seen))
+                seen.reshape(1, -1).astype(np.float64), model.reshape(1, -1), sizes.sum(keepdims=True), law
+            )
+            tilt = flat.shares.reshape(seen.shape) / _apart(weights, one.shares, other.shares)
+            found.append(MeasuredPair(names, np.asarray(tilt), seen, np.asarray(model / alone)))
         return tuple(found)
+
+    def _together(
+        self, one: Codebook, other: Codebook, weights: NDArray[np.float64], pool: Mapping[str, Sequence[Record]]
+    ) -> Matrix:
+        """The shares of pairs of codes in the pool, its classes by these weights."""
+        shares = np.zeros((one.size, other.size))
+        for weight, records in zip(weights, pool.values(), strict=True):
+            np.add.at(shares, (self._codes(one, records), self._codes(other, records)), weight / len(records))
+        return shares
 
     # -- a second look: finer where rows are ----------------------------------------------------------------------
 
@@ -305,6 +323,11 @@ class Measuring:
         if finer.field.optional:
             believed[:, -1] = shares[:, -1]
         return np.asarray(believed / believed.sum(axis=1, keepdims=True))
+
+
+def _apart(weights: NDArray[np.float64], one: Matrix, other: Matrix) -> Matrix:
+    """The shares of pairs of codes where two fields have nothing in common but the class."""
+    return np.asarray(np.einsum("c,ca,cb->ab", weights, one, other))
 
 
 def _digest(books: Sequence[Codebook]) -> str:
