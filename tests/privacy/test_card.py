@@ -50,6 +50,7 @@ CARD = whole(
         statement=TEXT,
         warning={"type": "string"},
     ),
+    measurements={"type": ["object", "null"]},
     mechanism=whole(
         names={"type": "array", "items": TEXT}, method=TEXT, votes=TEXT, how=TEXT, library=TEXT, noise=TEXT, proof=TEXT
     ),

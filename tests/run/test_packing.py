@@ -24,9 +24,11 @@ from selpe.privacy.ledger import Ledger
 from selpe.privacy.sealing import SEAL, file_sum, seal_release
 from selpe.report.summary import write_summary
 from selpe.run.packing import SUMS, Packed, pack_release
-from selpe.run.release import RELEASED, SEALED
+from selpe.run.release import RELEASED, SEALED, released_files
+from selpe.run.verify import verify_release
 from small_world import SCHEMA, drawn
 
+WITHOUT_TABLES = released_files(())  # this run has measured nothing
 MANIFEST: dict[str, Any] = {"name": "desk-1", "state": "done", "private": True}
 
 
@@ -85,15 +87,31 @@ def test_the_zip_holds_the_files_of_the_release_and_their_sums(run: Path) -> Non
     packed = pack(run)
     with zipfile.ZipFile(packed.path) as archive:
         names = [Path(name).name for name in archive.namelist()]
-        assert sorted(names) == sorted([*RELEASED, SUMS])
+        assert sorted(names) == sorted([*WITHOUT_TABLES, SUMS])
         lines = archive.read(f"desk-1-release/{SUMS}").decode().splitlines()
         sums = {name: digest for digest, name in (line.split("  ") for line in lines)}
-        for name in RELEASED:
+        for name in WITHOUT_TABLES:
             assert hashlib.sha256(archive.read(f"desk-1-release/{name}")).hexdigest() == sums[name]
             assert archive.read(f"desk-1-release/{name}") == (run / "release" / name).read_bytes()
     assert packed.files == sums
     assert packed.records == 12
     assert packed.sha256 == hashlib.sha256(packed.path.read_bytes()).hexdigest()
+
+
+def test_a_release_from_before_measured_tables_is_packed_and_verified(run: Path) -> None:
+    release = run / "release"
+    card = json.loads((release / "privacy-card.json").read_text(encoding="utf-8"))
+    del card["measurements"]
+    (release / "privacy-card.json").write_text(laid_out(card), encoding="utf-8")
+    (release / "privacy-card.md").write_text(render_markdown(card), encoding="utf-8")
+    write_summary(release, SCHEMA)
+    found = verify_release(pack(run).path)
+    assert [finding.what for finding in found.findings if finding.state == "wrong"] == []
+
+
+def test_measurements_that_the_card_does_not_tell_of_stop_it(run: Path) -> None:
+    (run / "release" / "measurements.json").write_text(laid_out({"looks": []}), encoding="utf-8")
+    assert "disagree" in refused(run, RunError)
 
 
 def test_the_same_release_makes_the_same_zip(run: Path) -> None:

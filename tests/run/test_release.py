@@ -93,7 +93,10 @@ def rewrite(run: Path) -> None:
     rows = drawn(12, offset=77)
     for name in ("synthetic.csv", "synthetic.jsonl"):
         write_table(rows, SCHEMA, release / name)
-    card = build_card(schema=SCHEMA, config=opened.config, run="mine", ledger=opened.ledger, records=len(rows))
+    card = build_card(
+        schema=SCHEMA, config=opened.config, run="mine", ledger=opened.ledger, records=len(rows),
+        measured=json.loads((release / "measurements.json").read_text(encoding="utf-8")),
+    )  # fmt: skip
     (release / "privacy-card.json").write_text(json.dumps(card, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
     (release / "privacy-card.md").write_text(render_markdown(card), encoding="utf-8")
     write_summary(release, SCHEMA)

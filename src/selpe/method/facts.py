@@ -44,6 +44,15 @@ class MeasuredField:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredLook:
+    """One look at the private table: what it released, and each field as it stood after it, with its codes then."""
+
+    name: str
+    counts: Counts
+    fields: Mapping[str, MeasuredField]
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredPair:
     """Two fields counted together: how much likelier each pair is than its parts within the classes alone say.
 
@@ -66,13 +75,16 @@ class DrawnFacts:
 
 @dataclass(frozen=True)
 class MeasuredTables:
-    """The distributions that new records are drawn from. All of it follows from noisy counts and public things."""
+    """The distributions that new records are drawn from. All of it follows from noisy counts and public things.
+
+    `fields` are as the last of the `looks` left them. What of it is released is put together in run/measurements.py.
+    """
 
     schema: Schema
     fields: Mapping[str, MeasuredField]
     pairs: tuple[MeasuredPair, ...]
     noise: NoiseLaw
-    looks: tuple[Counts, ...]
+    looks: tuple[MeasuredLook, ...]
     pool: Mapping[str, tuple[Record, ...]] = field(repr=False)
 
     def draw(
@@ -177,25 +189,6 @@ class MeasuredTables:
             all(rule.holds(values) for rule in rules)
             for values in ({name: _some_value(fact, chance) for name, fact in known.items()} for _ in range(_TRIES))
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Codebooks, noisy counts with their noise, and the shares by them, as plain data for the release."""
-        half = self.noise.half_width
-        return {
-            "noise": {"law": self.noise.law, "scale": self.noise.scale, "interval_95": [-half, half]},
-            "classes": list(self.schema.labels),
-            "tables": [
-                {
-                    "table": name if not self.schema.labels else f"{self.schema.label} × {name}",
-                    **measured.codebook.to_dict(),
-                    "counts": measured.counts.tolist(),
-                    "shares": np.round(measured.shares, 4).tolist(),
-                    "model_shares": np.round(measured.prior, 4).tolist(),
-                }
-                for name, measured in self.fields.items()
-            ],
-            "pairs": [{"table": " × ".join(pair.names), "counts": pair.counts.tolist()} for pair in self.pairs],
-        }
 
 
 def _some_value(fact: Fact, chance: random.Random) -> Any:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from selpe.config import Adjacency
 from selpe.errors import ConfigError
 from selpe.method.codebooks import BinnedCodes, Codebook, ListedCodes, Phrase, TextCodes, is_short
-from selpe.method.facts import MeasuredField, MeasuredPair, MeasuredTables
+from selpe.method.facts import MeasuredField, MeasuredLook, MeasuredPair, MeasuredTables
 from selpe.method.generation import Candidate
 from selpe.method.phrases import PhraseWriter, of_pool
 from selpe.method.posterior import Matrix, NoiseLaw, class_sizes, posterior
@@ -125,64 +125,16 @@ def _unlikely(shares: NDArray[np.float64]) -> NDArray[np.float64]:
 # -- measuring --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Measuring:
-    """Builds codebooks, has rows counted, and reads the counts. `choose` makes a private choice and tells of it."""
+@dataclass(slots=True, kw_only=True)
+class Codebooks:
+    """Builds codebooks from what the model writes, and says what its own shares of their codes are. All is public."""
 
-    private: PrivateTable
     schema: Schema
     plan: MeasurePlan
     encoder: Encoder
     phrases: PhraseWriter
-    units: int
-    adjacency: Adjacency
-    choose: Callable[[str, float, FieldVote, str], Selection]
-    tell: Callable[[str, Counts], None]
-    test_seed: int | None = None
     seed: int = 0
     public_encoder: PublicEncoder | None = None
-
-    def measure(self, pools: Mapping[str, Sequence[Candidate]]) -> MeasuredTables:
-        """The measured tables, in the light of what the model has written by itself."""
-        pool = {label: tuple(candidate.record for candidate in found) for label, found in pools.items()}
-        names = self._names(pool)
-        books = {name: self.codebook(name, pool, phrases=True) for name in self._ordered(names)}
-        priors = {name: self.prior(book, pool) for name, book in books.items()}
-        beliefs, looks = priors, []
-        for number, epsilon in enumerate(self.plan.looks, 1):
-            counts = self._count(f"measure-{number}", epsilon, books)
-            law = NoiseLaw(counts.law, counts.scale)
-            looks.append(counts)
-            tables = {name: np.atleast_2d(counts.tables[self._table([books[name]]).name]) for name in books}
-            sizes = class_sizes([table.astype(np.float64) for table in tables.values()], law, self.units)
-            found = {name: posterior(tables[name].astype(np.float64), beliefs[name], sizes, law) for name in books}
-            if number < len(self.plan.looks) and math.isfinite(law.scale):  # where nothing was counted, codes stay
-                books, beliefs = self._refined(books, {name: one.shares for name, one in found.items()})
-                priors = {name: self.prior(book, pool) for name, book in books.items()}
-        fields = {
-            name: MeasuredField(book, priors[name], found[name].shares, tables[name], found[name].prior_kept)
-            for name, book in books.items()
-        }
-        return MeasuredTables(
-            self.schema, fields, self._pairs(fields, counts, law, sizes, pool), law, tuple(looks), pool
-        )
-
-    def _names(self, pool: Mapping[str, Sequence[Record]]) -> tuple[str, ...]:
-        """The fields to measure: as planned, or by the votes of private rows, one after the other."""
-        if self.plan.fields:
-            return self.plan.fields
-        left = [self.codebook(name, pool, phrases=False) for name in self.plan.candidates]
-        prior, names = {book.name: self.prior(book, pool) for book in left}, list[str]()
-        for number, epsilon in enumerate(self.plan.choices, 1):
-            judge = Association(self.schema, left, prior)
-            made = self.choose(f"field-{number}", epsilon, FieldVote(judge), _digest(left))
-            names.append(judge.field(made.winner))
-            left = [book for book in left if book.name != names[-1]]
-        return tuple(names)
-
-    def _ordered(self, names: Iterable[str]) -> list[str]:
-        wanted = {*names, *(name for pair in self.plan.pairs for name in pair)}
-        return [name for name in self.schema.names if name in wanted]
 
     def codebook(self, name: str, pool: Mapping[str, Sequence[Record]], *, phrases: bool) -> Codebook:
         """The codebook of a field, from what the model has written for it; `phrases` has it write more."""
@@ -228,6 +180,60 @@ class Measuring:
         distinct = list(dict.fromkeys(phrase.text for phrase in phrases))
         place = {text: number for number, text in enumerate(distinct)}
         return encode(distinct).astype(np.float64)[[place[phrase.text] for phrase in phrases]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Measuring(Codebooks):
+    """Has rows counted in codebooks, and reads the counts. `choose` makes a private choice and tells of it."""
+
+    private: PrivateTable
+    units: int
+    adjacency: Adjacency
+    choose: Callable[[str, float, FieldVote, str], Selection]
+    tell: Callable[[str, Counts], None]
+    test_seed: int | None = None
+
+    def measure(self, pools: Mapping[str, Sequence[Candidate]]) -> MeasuredTables:
+        """The measured tables, in the light of what the model has written by itself."""
+        pool = {label: tuple(candidate.record for candidate in found) for label, found in pools.items()}
+        names = self._names(pool)
+        books = {name: self.codebook(name, pool, phrases=True) for name in self._ordered(names)}
+        priors = {name: self.prior(book, pool) for name, book in books.items()}
+        beliefs, looks = priors, list[MeasuredLook]()
+        for number, epsilon in enumerate(self.plan.looks, 1):
+            counts = self._count(f"measure-{number}", epsilon, books)
+            law = NoiseLaw(counts.law, counts.scale)
+            tables = {name: np.atleast_2d(counts.tables[self._table([books[name]]).name]) for name in books}
+            sizes = class_sizes([table.astype(np.float64) for table in tables.values()], law, self.units)
+            found = {name: posterior(tables[name].astype(np.float64), beliefs[name], sizes, law) for name in books}
+            fields = {
+                name: MeasuredField(book, priors[name], found[name].shares, tables[name], found[name].prior_kept)
+                for name, book in books.items()
+            }
+            looks.append(MeasuredLook(f"measure-{number}", counts, fields))
+            if number < len(self.plan.looks) and math.isfinite(law.scale):  # where nothing was counted, codes stay
+                books, beliefs = self._refined(books, {name: one.shares for name, one in found.items()})
+                priors = {name: self.prior(book, pool) for name, book in books.items()}
+        return MeasuredTables(
+            self.schema, fields, self._pairs(fields, counts, law, sizes, pool), law, tuple(looks), pool
+        )
+
+    def _names(self, pool: Mapping[str, Sequence[Record]]) -> tuple[str, ...]:
+        """The fields to measure: as planned, or by the votes of private rows, one after the other."""
+        if self.plan.fields:
+            return self.plan.fields
+        left = [self.codebook(name, pool, phrases=False) for name in self.plan.candidates]
+        prior, names = {book.name: self.prior(book, pool) for book in left}, list[str]()
+        for number, epsilon in enumerate(self.plan.choices, 1):
+            judge = Association(self.schema, left, prior)
+            made = self.choose(f"field-{number}", epsilon, FieldVote(judge), _digest(left))
+            names.append(judge.field(made.winner))
+            left = [book for book in left if book.name != names[-1]]
+        return tuple(names)
+
+    def _ordered(self, names: Iterable[str]) -> list[str]:
+        wanted = {*names, *(name for pair in self.plan.pairs for name in pair)}
+        return [name for name in self.schema.names if name in wanted]
 
     def _table(self, books: Sequence[Codebook]) -> CountTable:
         alone = not self.schema.labels or len(books) > 1

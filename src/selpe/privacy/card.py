@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
 
 from selpe.config import RunConfig
+from selpe.privacy.card_measured import measured_part
 from selpe.privacy.card_methods import method_text, settings_of
 from selpe.privacy.card_text import render_markdown
 from selpe.privacy.ledger.charges import Budget, Charge, Spent, spent
@@ -67,11 +68,13 @@ def build_card(
     units: int | None = None,
     inferred: Sequence[str] = (),
     versions: Mapping[str, str] | None = None,
+    measured: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The card of one run as plain data; the same for the same inputs.
 
     `units` is the number of protected units, if it is to be told: it is public under replace-one only. A number that
     the settings state is told in its place. `inferred` are columns whose types were found by a look at all rows.
+    `measured` is what the release has of measured tables (run/measurements.py).
     """
     everything = ledger.charges()
     mine = [charge for charge in everything if charge.run == run]
@@ -86,6 +89,7 @@ def build_card(
         "guarantee": _guarantee(mine, total, config, private=not reasons),
         "unit": _unit(config),
         "mechanism": _mechanism(mine, selections, config),
+        "measurements": measured_part(measured),
         "charges": told,
         "ledger": _ledger(told),
         "cumulative": _cumulative(spent(everything), ledger.budget, len(mine))

@@ -32,10 +32,13 @@ _MOST, _SAMPLES = 2_000, 6  # records that statistics are taken over, and that a
 _BY_MEANING = ("self_similarity", "nearest_similarity", "effective_records")
 
 
-def summary_page(schema: Schema, records: Sequence[Record], card: Mapping[str, Any]) -> str:
+def summary_page(
+    schema: Schema, records: Sequence[Record], card: Mapping[str, Any], measured: Mapping[str, Any] | None = None
+) -> str:
     """The releasable summary of a synthetic table; the same bytes for the same release.
 
-    Of a large table it looks at a few records, and holds no others: `records` may lie in a file.
+    Of a large table it looks at a few records, and holds no others: `records` may lie in a file. `measured` is what
+    measurements.json holds, where there is one.
     """
     looked = _spaced(records, _MOST)
     # An encoder without weights: nothing is fetched, and no figure that depends on it is shown.
@@ -66,10 +69,12 @@ def write_summary(release: Path, schema: Schema) -> Path:
     try:
         records = RecordLines(place.jsonl)
         card = json.loads(place.card.read_text(encoding="utf-8"))
+        known = place.measurements.exists()
+        measured = json.loads(place.measurements.read_text(encoding="utf-8")) if known else None
     except (OSError, ValueError):
         raise RunError("the release cannot be read", where=str(release)) from None
     try:
-        text = summary_page(schema, records, card)
+        text = summary_page(schema, records, card, measured)
     except DataError:
         raise RunError("the release cannot be read", where=str(release)) from None
     except (KeyError, TypeError, AttributeError, UndefinedError):

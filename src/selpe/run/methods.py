@@ -102,7 +102,8 @@ class Synthesized:
 
     `notes` go into the manifest: public facts such as the guide chosen or the models' weights. `evolved` is what more
     records can be generated from, where the method knows how. `whole` is the release where it is too large to hold:
-    then `records` and `raw` are of its core.
+    then `records` and `raw` are of its core. `measurements` are noisy tables to be released beside the records
+    (run/measurements.py).
     """
 
     records: tuple[Record, ...]
@@ -111,6 +112,7 @@ class Synthesized:
     notes: Mapping[str, Any] = field(default_factory=dict)
     evolved: Evolved | None = None
     whole: WholeTable | None = None
+    measurements: Mapping[str, Any] | None = None
 
 
 class Synthesizer(Protocol):

@@ -21,6 +21,7 @@ from selpe.run.large import further
 from selpe.run.large.answers import ChunkAnswers
 from selpe.run.large.composition import Composition
 from selpe.run.large.whole import WholeTable
+from selpe.run.measurements import measurements_of
 from selpe.run.methods import Parts, RawOutput, Recipe, SpendingPlan, Synthesized, Synthesizer
 from selpe.schema import Schema
 
@@ -64,6 +65,12 @@ class SelectionGuidedEvolution:
             | ({} if whole is None else {"core": len(whole.core), "missing": whole.missing}),
             evolved=evolved,
             whole=whole,
+            measurements=measurements_of(
+                evolved.tables,
+                written=evolved.measured,
+                delta=0.0 if self.plan.measure is None else self.plan.measure.delta,
+                unit=parts.config.unit,
+            ),
         )
 
     def _beyond_core(self, core: Evolved, schema: Schema) -> tuple[Evolved, WholeTable]:

@@ -26,7 +26,8 @@ from selpe.intake import write_table
 from selpe.intake.lines import RecordLines
 from selpe.privacy.card_text import render_markdown
 from selpe.privacy.sealing import again, file_sum, proved_seal, require_bytes
-from selpe.run.release import TABLES
+from selpe.run.measurements import MEASUREMENTS, require_fit
+from selpe.run.release import TABLES, released_files
 from selpe.run.workspace import ReleaseFolder, Workspace
 from selpe.schema import Record, Schema
 
@@ -50,7 +51,10 @@ def pack_release(
     folder: Path, manifest: Mapping[str, Any], schema: Schema, *, allowed: tuple[str, ...], to: Path,
     not_private_control: bool = False,
 ) -> Packed:  # fmt: skip
-    """Packs `folder/release` of a finished run into a zip. Refuses whatever is not beyond doubt."""
+    """Packs `folder/release` of a finished run into a zip. Refuses whatever is not beyond doubt.
+
+    `allowed` are the names that a release can have; which of them this one has, its seal says.
+    """
     name = str(manifest.get("name", folder.name))
     if manifest.get("state") != "done":
         raise RunError("this run is not done, so it has no release", where=name, hint=f"selpe resume {folder}")
@@ -62,6 +66,7 @@ def pack_release(
             hint="if the table is public anyway: --not-private-control",
         )
     seal = proved_seal(manifest)
+    allowed = tuple(name for name in released_files(seal.files) if name in allowed)
     with _beside(to) as place:
         release = Workspace(folder).release.folder
         contents = _read(release, allowed, place)
@@ -69,7 +74,9 @@ def pack_release(
         require_bytes(seal, sums, release)
         records = _check(contents, schema, place)
         card = _check_card(contents, name, private=private, written=manifest.get("card"))
-        _check_summary(contents, schema, records, card)
+        measured = _json(contents, MEASUREMENTS) if MEASUREMENTS in contents else None
+        require_fit(measured, card, schema)
+        _check_summary(contents, schema, records, card, measured)
         contents[SUMS] = "".join(f"{digest}  {file}\n" for file, digest in sums.items()).encode()
         ReleaseFolder(place).sums.write_bytes(contents[SUMS])
         _zip([*allowed, SUMS], place, f"{name}-release" if private else f"{name}-NOT-PRIVATE", to)
@@ -101,7 +108,7 @@ def _read(release: Path, allowed: tuple[str, ...], place: Path) -> dict[str, byt
         raise PrivacyError(
             f"the release folder holds something that does not belong there: {', '.join(dict.fromkeys(strange))}",
             where=str(release),
-            hint="move it away; only the synthetic table, its schema, its summary and the privacy card may leave",
+            hint="move it away; only the tables, the schema, the summary, the card and what was measured may leave",
         )
     if missing := sorted(set(allowed) - set(entries)):
         what = f"the release is not complete: {', '.join(missing)} missing"
@@ -174,12 +181,16 @@ def _check_card(contents: Mapping[str, bytes], run: str, *, private: bool, writt
 
 
 def _check_summary(
-    contents: Mapping[str, bytes], schema: Schema, records: Sequence[Record], card: Mapping[str, Any]
+    contents: Mapping[str, bytes],
+    schema: Schema,
+    records: Sequence[Record],
+    card: Mapping[str, Any],
+    measured: Mapping[str, Any] | None,
 ) -> None:
     """The page must be what the other files make of it, to the byte: then it cannot hold anything else."""
     from selpe.report.summary import SUMMARY, summary_page
 
-    if summary_page(schema, records, card).encode() != contents[SUMMARY]:
+    if summary_page(schema, records, card, measured).encode() != contents[SUMMARY]:
         raise RunError("is not what the other files of the release make of it", where=SUMMARY)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from selpe.owner_only import make_folder, share
 from selpe.privacy.card import build_card, render_markdown
 from selpe.privacy.ledger.disk import Disk
 from selpe.privacy.sealing import SEAL, Seal, file_sum, proved_seal, require_whole, seal_release
+from selpe.run.measurements import MEASUREMENTS, measurements_file
 from selpe.run.workspace import ReleaseFolder
 from selpe.schema import Record, Schema
 
@@ -32,9 +33,15 @@ if TYPE_CHECKING:
     from selpe.run.methods import Synthesized
 
 TABLES = ("synthetic.csv", "synthetic.jsonl")
-RELEASED = ("privacy-card.json", "privacy-card.md", "schema.json", SEAL, "summary.html", *TABLES)
+RELEASED = ("privacy-card.json", "privacy-card.md", "schema.json", SEAL, "summary.html", MEASUREMENTS, *TABLES)
+SOMETIMES = (MEASUREMENTS,)  # of runs that have measured tables
 SEALED = tuple(name for name in RELEASED if name != SEAL)
-KEPT = tuple(name for name in SEALED if name not in TABLES)
+
+
+def released_files(sealed: Iterable[str]) -> tuple[str, ...]:
+    """The files of the release whose seal names these: those of every run, and what this one has besides."""
+    names = set(sealed)
+    return tuple(name for name in RELEASED if name not in SOMETIMES or name in names)
 
 
 def require_writable(run: Run) -> None:
@@ -47,7 +54,7 @@ def require_writable(run: Run) -> None:
         if os.path.lexists(run.release):
             require_whole(run.release, run.manifest)
     known = _known(run)
-    gone = [name for name in KEPT if known and _hash(_kept(run) / name) != known.get(name)]
+    gone = [name for name in _texts(known) if known and _hash(_kept(run) / name) != known.get(name)]
     if gone:
         raise RunError(
             f"this run has been released, and its copy of {gone[0]} is gone or was changed",
@@ -69,15 +76,16 @@ def write_release(run: Run, schema: Schema, made: Synthesized) -> tuple[Sequence
     make_folder(part)
     known = _known(run)
     records = _write_tables(run, schema, made, part)
+    names = _texts(known if known else _besides(made))
     if known:
-        for name in KEPT:
+        for name in names:
             shutil.copyfile(_kept(run) / name, part / name)
     else:
         _write_texts(run, schema, made, part, len(records))
-        _keep(run, part)
-    files = {name: file_sum(part / name) for name in SEALED}
+        _keep(run, part, names)
+    files = {name: file_sum(part / name) for name in (*names, *TABLES)}
     _require_same(run, files, known)
-    for name in SEALED:
+    for name in files:
         _sync(part / name)
     Disk().sync_folder(part)
     seal = seal_release(run.ledger, run.name, files)
@@ -125,7 +133,10 @@ def _write_texts(run: Run, schema: Schema, made: Synthesized, part: Path, record
         encoder=str(run.manifest.get("encoder", "")),
         records=records,
         inferred=run.manifest.get("inferred", ()),
+        measured=made.measurements,
     )
+    if made.measurements is not None:
+        place.measurements.write_text(_json(measurements_file(made.measurements, card)), encoding="utf-8")
     place.card.write_text(_json(card), encoding="utf-8")
     place.card_text.write_text(render_markdown(card), encoding="utf-8")
     write_summary(part, schema)
@@ -144,10 +155,19 @@ def _kept(run: Run) -> Path:
     return run.workspace.work.released.folder
 
 
-def _keep(run: Run, part: Path) -> None:
+def _besides(made: Synthesized) -> tuple[str, ...]:
+    return () if made.measurements is None else (MEASUREMENTS,)
+
+
+def _texts(sealed: Iterable[str]) -> tuple[str, ...]:
+    """What is sealed and is not a table."""
+    return tuple(name for name in released_files(sealed) if name not in (SEAL, *TABLES))
+
+
+def _keep(run: Run, part: Path, names: Iterable[str]) -> None:
     """Copies what cannot be made again into `work/`, on the disk before the ledger has its hashes."""
     make_folder(_kept(run))
-    for name in KEPT:
+    for name in names:
         Disk().overwrite(_kept(run) / name, (part / name).read_bytes())
     for folder in (_kept(run), _kept(run).parent):
         Disk().sync_folder(folder)

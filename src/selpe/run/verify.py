@@ -28,8 +28,9 @@ from selpe.privacy.card_text import render_markdown
 from selpe.privacy.ledger import Ledger
 from selpe.privacy.ledger.key import find_key
 from selpe.privacy.sealing import SEAL, Seal, digest_of, file_sum, require_in_ledger
+from selpe.run.measurements import MEASUREMENTS, require_fit
 from selpe.run.packing import SUMS
-from selpe.run.release import RELEASED, SEALED
+from selpe.run.release import RELEASED, SOMETIMES, released_files
 from selpe.run.workspace import ReleaseFolder
 from selpe.schema import Record, Schema, Value
 from selpe.version import __version__
@@ -39,6 +40,8 @@ _BLOCK = 1 << 20
 _LARGE = 2 * 10**9  # bytes, from which a zip keeps sizes in fields of their own
 _CLOSE = 1 + 1e-9  # shares of an ε do not add up to it exactly in floating point
 _DAMAGED = (OSError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError, csv.Error)
+
+_KNOWN = (*RELEASED, SUMS)
 
 NOT_THE_OWNERS = "that the seal is the owner's: that takes the owner's key, and nobody else should have it"
 CANNOT = (
@@ -90,6 +93,7 @@ def verify_release(path: Path, *, ledgers: Path | None = None) -> Verified:
         "table": _table,
         "card": _card,
         "charges": _charges,
+        "measurements": _measurements,
         "owner's key": _key,
         "owner's ledger": lambda folder: _ledger(folder, ledgers),
     }
@@ -135,7 +139,7 @@ def _require_ours(archive: zipfile.ZipFile, size: int, room: int) -> None:
     """Raises unless a zip holds the files of a release in one folder, and no byte that belongs to none of them."""
     entries = archive.infolist()
     names = [PurePosixPath(entry.filename) for entry in entries]
-    strange = [name for name in names if len(name.parts) != 2 or name.name not in (*RELEASED, SUMS)]
+    strange = [name for name in names if len(name.parts) != 2 or name.name not in _KNOWN]
     if strange or len({name.parts[0] for name in names}) != 1 or len(set(names)) != len(names):
         raise RunError("the zip holds something that does not belong there, or not one folder of files")
     whole = sum(entry.file_size for entry in entries)
@@ -155,25 +159,29 @@ def _files(folder: Path) -> str:
     with os.scandir(folder) as found:
         plain = {entry.name: entry.is_file(follow_symlinks=False) for entry in found}
     for name in sorted(plain):
-        if not plain[name] or name not in (*RELEASED, SUMS):
+        if not plain[name] or name not in _KNOWN:
             raise RunError("does not belong into a release", where=name)
-    for name in RELEASED:
+    wanted = released_files(plain)
+    for name in wanted:
         if name not in plain:
             raise RunError("is missing", where=name)
-    return f"{len(RELEASED)} files, and nothing else"
+    return f"{len(wanted)} files, and nothing else"
 
 
 def _hashes(folder: Path) -> str:
     seal = _seal(folder)
-    if set(seal.files) != set(SEALED):
+    names = released_files(seal.files)
+    if {*seal.files, SEAL} != set(names):
         raise RunError("names other files than a release has", where=SEAL)
+    if unsealed := [name for name in SOMETIMES if name not in names and (folder / name).exists()]:
+        raise RunError(f"is not among the files that {SEAL} names", where=unsealed[0])
     other = [name for name, expected in seal.files.items() if file_sum(folder / name) != expected]
     if other:
         raise RunError(f"not as {SEAL} says", where=", ".join(other))
     listed = ReleaseFolder(folder).sums
     if not listed.exists():
         return f"every file is the one that {SEAL} names"
-    sums = "".join(f"{file_sum(folder / name)}  {name}\n" for name in sorted(RELEASED))
+    sums = "".join(f"{file_sum(folder / name)}  {name}\n" for name in sorted(names))
     if listed.read_bytes() != sums.encode():
         raise RunError("does not name the files as they are", where=SUMS)
     return f"every file is the one that {SEAL} and {SUMS} name"
@@ -263,6 +271,17 @@ def _charges(folder: Path) -> str:
             raise RunError("states another ε in words than in figures", where=where)
     added = "they add up to what the card states" if exact else "they add up to no less than the card states"
     return f"{len(charges)}, numbers {_numbers(numbers)} of the owner's ledger; {added}"
+
+
+def _measurements(folder: Path) -> str:
+    schema = Schema.from_json_schema(_json(folder, "schema.json"))
+    there = ReleaseFolder(folder).measurements.exists()
+    found = _json(folder, MEASUREMENTS) if there else None
+    require_fit(found, _json(folder, "privacy-card.json"), schema)
+    if found is None:
+        return "none: this run measured no tables"
+    many = sum(len(look["tables"]) for look in found["looks"])
+    return f"{many} table{'' if many == 1 else 's'} of noisy counts, as the card says"
 
 
 def _adds_up(stated: float, total: float, *, exact: bool) -> bool:

@@ -3,7 +3,7 @@
 runs/<name>/
   manifest.json   settings, versions, plan, counts, tokens, times, state
   release/        synthetic.csv, synthetic.jsonl, schema.json, privacy-card.json, privacy-card.md, summary.html,
-                  seal.json
+                  seal.json; measurements.json where tables were measured
   internal/       NOT FOR RELEASE: what is computed against private rows without noise
   work/           model answers by request hash, raw outputs, events, vectors of synthetic texts by text hash,
                   copies of what is in the release and cannot be made again
@@ -40,6 +40,7 @@ class ReleaseFolder(_Folder):
     card = _Named("privacy-card.json")
     card_text = _Named("privacy-card.md")
     summary = _Named("summary.html")
+    measurements = _Named("measurements.json")  # of runs that have measured tables
     sums = _Named("SHA256SUMS")  # in a packed release only
 
 

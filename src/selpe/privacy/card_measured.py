@@ -1,0 +1,35 @@
+"""What a privacy card says about measured tables: which, with how much noise, and what may be done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_STATEMENT = (
+    "Besides votes, private rows were counted: every row adds 1 to one cell of each table, and every count has noise. "
+    "The noisy counts are a part of this release and may be used, at no further cost in privacy: measurements.json has "
+    "them with their codes and the noise. The codes are public; texts in them were written by the language model, none "
+    "by a person."
+)
+
+
+def measured_part(content: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The part of a card that tells of measurements, from their plain data; None where nothing was measured."""
+    if content is None:
+        return None
+    return {
+        "file": "measurements.json",
+        "statement": _STATEMENT,
+        "written_by_the_counts": content["written_by_the_counts"],
+        "looks": [_look(look) for look in content["looks"]],
+    }
+
+
+def _look(look: Mapping[str, Any]) -> dict[str, Any]:
+    tables = [
+        {"table": table["table"], "codes": [len(axis["codes"]) for axis in table["axes"]]} for table in look["tables"]
+    ]
+    return {"look": look["look"], **{name: look["noise"][name] for name in _NOISE}, "tables": tables}
+
+
+_NOISE = ("law", "scale", "half_width_95")
