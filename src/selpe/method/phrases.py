@@ -13,7 +13,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -110,10 +110,11 @@ class PhraseWriter:
             "seed": int.from_bytes(digest[:6], "big"), "temperature": HEAT, "min_p": MIN_P,
             "max_tokens": MOST_TOKENS, "place": place, "key": f"{field.name}:{place}",
         }  # fmt: skip
+        present = replace(field, optional=False)  # the sign for 'missing' is no phrase
         if guide.form == "lines":
-            common["grammar"] = f'start: " " value "\\n"\nvalue: {line_rule(field)}\n'
+            common["grammar"] = f'start: " " value "\\n"\nvalue: {line_rule(present)}\n'
         else:
-            common["json_schema"] = Schema("phrase", (field,)).to_json_schema()
+            common["json_schema"] = Schema("phrase", (present,)).to_json_schema()
         if guide.family == "chat":
             return Request(messages=(Message("user", text.strip()),), **common)
         return Request(prompt=text.rstrip(), **common)
