@@ -50,7 +50,30 @@ CARD = whole(
         statement=TEXT,
         warning={"type": "string"},
     ),
-    measurements={"type": ["object", "null"]},
+    measurements={
+        "anyOf": [
+            {"type": "null"},
+            whole(
+                file={"const": "measurements.json"},
+                statement=TEXT,
+                written_by_the_counts={"type": "number", "minimum": 0, "maximum": 1},
+                looks={
+                    "type": "array",
+                    "minItems": 1,
+                    "items": whole(
+                        look=TEXT,
+                        law=TEXT,
+                        scale=NUMBER,
+                        half_width_95=NUMBER,
+                        tables={
+                            "type": "array",
+                            "items": whole(table=TEXT, codes={"type": "array", "items": {"type": "integer"}}),
+                        },
+                    ),
+                },
+            ),
+        ]
+    },
     mechanism=whole(
         names={"type": "array", "items": TEXT}, method=TEXT, votes=TEXT, how=TEXT, library=TEXT, noise=TEXT, proof=TEXT
     ),
@@ -304,6 +327,65 @@ def test_a_card_without_a_second_ledger_says_nothing_of_one_and_neither_does_one
     assert "another ledger" not in render_markdown(made)
     del made["cumulative"]["elsewhere"], made["cumulative"]["together"]
     assert "another ledger" not in render_markdown(made)
+
+
+def measured(*, written: float = 1.0, law: str = "discrete Laplace") -> dict[str, Any]:
+    """What a release has of two tables."""
+    sbp = {"field": "sbp", "kind": "integer", "codes": ["50 to 90", "91 to 260"]}
+    classes = {"field": "acuity", "kind": "class", "codes": ["1", "2"]}
+    tables = [{"table": "acuity × sbp", "axes": [classes, sbp], "counts": [[1, -2], [30, 4]]}]
+    noise = {"law": law, "scale": 1.25, "standard_deviation": 1.7, "half_width_95": 4.0}
+    return {"written_by_the_counts": written, "looks": [{"look": "measure-1", "noise": noise, "tables": tables}]}
+
+
+COUNTED = [
+    charge(selection="field-1", epsilon=0.2),
+    charge(selection="measure-1", epsilon=0.5, mechanism="discrete laplace"),
+    charge(selection="bundle", epsilon=0.3),
+]
+
+
+def test_what_was_measured_is_told_with_its_noise_and_that_it_may_be_used() -> None:
+    made = card(Book(COUNTED), measured=measured())
+    assert made["mechanism"]["names"] == ["permute-and-flip", "discrete laplace"]
+    text = render_markdown(made)
+    assert "| measure-1 | acuity × sbp | 2 × 2 | discrete Laplace, scale 1.25 | ± 4 |" in text
+    for words in ("may be used", "measurements.json", "written by the language model, none by a person"):
+        assert words in text
+    assert "The released records follow them." in text
+    assert "| 2 | measure-1 | discrete laplace | 0.5 | 0.25 | 0 |" in text
+    assert "facts drawn from noisy counts" in text
+
+
+def test_a_measurement_that_the_last_choice_refused_is_still_told() -> None:
+    text = render_markdown(card(Book(COUNTED), measured=measured(written=0.0)))
+    assert "written without them" in text
+    assert "half" not in text
+    assert "50 % of the records follow them." in render_markdown(card(Book(COUNTED), measured=measured(written=0.5)))
+
+
+def test_how_rows_took_part_follows_from_what_was_charged() -> None:
+    how = card(Book(COUNTED), measured=measured())["mechanism"]["how"]
+    assert "vote for the fields" in how
+    assert "approves a fixed share" not in how  # no round was paid for
+    steered = card(Book([charge(), *COUNTED[1:2]]), measured=measured())["mechanism"]["how"]
+    assert "approves a fixed share" in steered
+    assert "counted in small public tables" in steered
+    assert "vote for the fields" not in steered
+    assert "candidate releases" not in steered
+
+
+def test_a_control_that_counted_without_noise_says_so() -> None:
+    text = render_markdown(card(settings={"epsilon": math.inf}, measured=measured(law="none")))
+    assert "| acuity × sbp | 2 × 2 | none |" in text
+
+
+def test_a_card_says_nothing_of_measuring_where_nothing_was_nor_does_one_of_an_earlier_version() -> None:
+    made = card()
+    assert made["measurements"] is None
+    assert "What was measured" not in render_markdown(made)
+    del made["measurements"]
+    assert "What was measured" not in render_markdown(made)
 
 
 def test_a_run_without_a_private_choice_says_that_no_row_took_part_and_not_that_none_was_read() -> None:

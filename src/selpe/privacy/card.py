@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
 
 from selpe.config import RunConfig
-from selpe.privacy.card_measured import measured_part
+from selpe.privacy.card_measured import how_measured, measured_part
 from selpe.privacy.card_methods import method_text, settings_of
 from selpe.privacy.card_text import render_markdown
 from selpe.privacy.ledger.charges import Budget, Charge, Spent, spent
@@ -88,7 +88,7 @@ def build_card(
         "stamp_reasons": reasons,
         "guarantee": _guarantee(mine, total, config, private=not reasons),
         "unit": _unit(config),
-        "mechanism": _mechanism(mine, selections, config),
+        "mechanism": _mechanism(mine, selections, config, counted=measured is not None),
         "measurements": measured_part(measured),
         "charges": told,
         "ledger": _ledger(told),
@@ -96,7 +96,7 @@ def build_card(
         | _elsewhere(spent(everything), ledger.elsewhere()),
         "public": _public(schema, config, units),
         "not_covered": _not_covered(config, everything, run, inferred),
-        "trust": _trust(config, model, encoder),
+        "trust": _trust(config, model, encoder, counted=measured is not None),
         "release": {"records": records, "fields": len(schema.fields), "model": model, "encoder": encoder},
         "versions": dict(versions) if versions is not None else _versions(),
     }
@@ -173,14 +173,16 @@ def _unit(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _mechanism(mine: Sequence[Charge], selections: Sequence[Drawn], config: RunConfig) -> dict[str, Any]:
+def _mechanism(
+    mine: Sequence[Charge], selections: Sequence[Drawn], config: RunConfig, *, counted: bool
+) -> dict[str, Any]:  # fmt: skip
     names = dict.fromkeys([charge.mechanism for charge in mine] + [drawn.mechanism for drawn in selections])
     text = method_text(config)
     return {
         "names": list(names),
         "method": config.method,
         "votes": text.votes,
-        "how": text.how,
+        "how": how_measured(text.how, mine) if counted else text.how,
         "library": text.library,
         "noise": "from the operating system's generator",
         "proof": "src/selpe/privacy/PROOF.md",
@@ -289,13 +291,14 @@ def _not_covered(
     return found
 
 
-def _trust(config: RunConfig, model: str, encoder: str) -> dict[str, Any]:
+def _trust(config: RunConfig, model: str, encoder: str, *, counted: bool) -> dict[str, Any]:
     host = config.allow_private_text_to
+    also = ", and facts drawn from noisy counts" if counted else ""
     return {
         "model": "central curator: whoever runs the program holds the private table and is trusted with it",
         "where": method_text(config).where,
         "private_text_may_go_to": [] if host is None else [_host(host)],
-        "language_model": f"{model or 'the language model'} has seen public text and earlier winners only",
+        "language_model": f"{model or 'the language model'} has seen public text and earlier winners only{also}",
         "encoder": f"{encoder or 'the encoder'} has seen private text, in order to compare it with candidates"
         + ("" if host is None else "; a server gets one text at a time and is trusted to answer it the same each time"),
     }

@@ -28,6 +28,7 @@ _COMMON = (
 )  # fmt: skip
 _OURS = (
     "rounds", "batches", "alpha", "multiplicity", "mechanism", "votes", "epsilon_schedule", "guides", "bundles",
+    "measure",
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ def render_markdown(card: Mapping[str, Any]) -> str:
         _charges(card),
         _cumulative(card["cumulative"]),
         _mechanism(card["mechanism"]),
+        *_measured(card.get("measurements")),
         _public(card["public"]),
         "## What is not covered\n\n" + _listed(card["not_covered"]),
         _trust(card["trust"]),
@@ -130,6 +131,29 @@ def _mechanism(mechanism: Mapping[str, Any]) -> str:
         f"## Mechanism\n\n{how}: {_text(mechanism['how'])}. Noise: {_text(mechanism['noise'])}. "
         f"Library: {_text(mechanism['library'])}. The argument: `{mechanism['proof']}`."
     )
+
+
+def _measured(measured: Mapping[str, Any] | None) -> list[str]:
+    """What was counted; nothing where nothing was, and cards of earlier versions do not say it."""
+    if measured is None:
+        return []
+    rows = [
+        (
+            look["look"],
+            table["table"],
+            " × ".join(str(size) for size in table["codes"]),
+            "none" if look["law"] == "none" else f"{look['law']}, scale {look['scale']:.4g}",
+            f"± {look['half_width_95']:g}",
+        )
+        for look in measured["looks"]
+        for table in look["tables"]
+    ]
+    share = measured["written_by_the_counts"]
+    used = "The released records follow them." if share == 1 else f"{100 * share:.0f} % of the records follow them."
+    if not share:
+        used = "The last choice was for records that were written without them."
+    counted = _table(("charge", "table", "codes", "noise on a count", "95 % of it"), rows)
+    return [f"## What was measured\n\n{_text(measured['statement'])} {used}\n\n{counted}"]
 
 
 def _public(public: Mapping[str, Any]) -> str:
