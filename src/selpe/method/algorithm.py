@@ -149,7 +149,7 @@ class Evolution:
         """K·m_t candidates per class; a share of them without exemplars, because bad exemplars collapse a model."""
         proposals = []
         for label in self._labels:
-            size = max(1, self.method.multiplicity * quota[label])
+            size = max(1, self._multiplicity * quota[label])
             explored = size if t == 1 else math.ceil(self.method.explore * size)
             for i in range(size):
                 turn = self.guides[i % len(self.guides)] if self._in_turn else guide
@@ -360,6 +360,11 @@ class Evolution:
         return self.schema.labels or ("",)
 
     @property
+    def _multiplicity(self) -> int:
+        """K; one where nobody chooses among candidates, because tables are measured and no round is paid for."""
+        return self.method.multiplicity if self.plan.measure is None or self.plan.record_epsilon else 1
+
+    @property
     def _in_turn(self) -> bool:
         """Whether guides take turns: where none is voted on, because ε is better spent on tables, or by setting."""
         return self.method.mixed or self.plan.measure is not None
@@ -376,4 +381,4 @@ class Evolution:
         voted = len(self.guides) > 1 and self.plan.guide_epsilon is not None
         sample = len(self.guides) * len(self._labels) * self.method.guide_sample if voted else 0
         anew = self._total if self.plan.measure is not None else 0  # at most: what the model has right is kept
-        return self.method.multiplicity * self._total + sample + anew
+        return self._multiplicity * self._total + sample + anew

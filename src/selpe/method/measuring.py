@@ -63,26 +63,35 @@ class ClassCodes:
 
 
 class Association:
-    """A FieldJudge (privacy/votes.py): how a row's value goes with its class, for every field and both directions.
+    """A FieldJudge (privacy/votes.py): how a row's value goes with its class, field by field.
 
-    Codes and classes stand in an order from 0 to 1: numbers and dates by size, other codes by the classes for which
-    the model writes them; classes as in the schema. A row speaks for 'they rise together' where both lie on the same
-    side of the middle, and for 'one falls as the other rises' where they do not. Where class and field have nothing to
-    do with each other, votes for both directions are the same on average. Without a label a row speaks for the fields
-    whose value the model would have written least.
+    Codes and classes stand in an order: numbers and dates by size, other codes by the classes for which the model
+    writes them; classes as in the schema. A row speaks for a field where its code and its class lie on the same side of
+    the middle. Of a text that is all: what people write is what a model knows least. Of other fields the model often
+    has it right already, so only what goes beyond the model's own records counts, and in either direction ('they rise
+    together', 'one falls as the other rises'). Without a label a row speaks for the fields whose value the model would
+    have written least.
     """
 
     def __init__(self, schema: Schema, codebooks: Sequence[Codebook], prior: Mapping[str, Matrix]) -> None:
         self._classes = ClassCodes(schema)
-        self._labelled = bool(schema.labels)
         self._codebooks = codebooks
-        self._order = [_order(one, prior[one.name]) for one in codebooks]
-        self._unlikely = [_unlikely(prior[one.name].mean(axis=0)) for one in codebooks]
+        self._options: list[tuple[int, Matrix]] = []  # the codebook, and what each class and code says
+        for number, book in enumerate(codebooks):
+            if not schema.labels:
+                self._options.append((number, _unlikely(prior[book.name][0])[np.newaxis]))
+                continue
+            agree = _agreement(book, prior[book.name])
+            if isinstance(book, TextCodes):
+                self._options.append((number, agree))
+                continue
+            beyond = (agree - float((prior[book.name] * agree).sum(axis=1).mean())) / 2
+            self._options += [(number, 0.5 + beyond), (number, 0.5 - beyond)]
 
     @property
     def options(self) -> int:
-        """Every field, twice where there is a label: for both directions."""
-        return len(self._codebooks) * (2 if self._labelled else 1)
+        """Every field, some twice: once for each direction."""
+        return len(self._options)
 
     @property
     def remote(self) -> str | None:
@@ -91,30 +100,31 @@ class Association:
 
     def field(self, option: int) -> str:
         """The name of the field that an option stands for."""
-        return self._codebooks[option % len(self._codebooks)].name
+        return self._codebooks[self._options[option][0]].name
 
     def votes(self, row: Record) -> NDArray[np.float64]:
         """Each from 0 to 1."""
-        codes = [one.code(row) for one in self._codebooks]
-        if not self._labelled:
-            pairs = zip(self._unlikely, codes, strict=True)
-            return np.array([there[code] if code >= 0 else np.nan for there, code in pairs])
-        label = self._classes.code(row) / max(1, self._classes.size - 1)
-        places = np.array([order[code] if code >= 0 else 0.5 for order, code in zip(self._order, codes, strict=True)])
-        together = 0.5 + 2.0 * (label - 0.5) * (places - 0.5)
-        return np.concatenate([together, 1.0 - together])
+        label = self._classes.code(row) if self._classes.size else 0
+        codes = [book.code(row) for book in self._codebooks]
+        said = [table[label, codes[number]] if codes[number] >= 0 else np.nan for number, table in self._options]
+        return np.array(said) if label >= 0 else np.full(self.options, np.nan)
 
 
-def _order(codebook: Codebook, prior: Matrix) -> NDArray[np.float64]:
-    """Where each code stands between 0 and 1; 'missing' in the middle of numbers."""
+def _agreement(codebook: Codebook, prior: Matrix) -> Matrix:
+    """For each class and code: 1 where both lie on the same side of the middle, 0 where not, ½ where one lies on it."""
     if isinstance(codebook, BinnedCodes):
-        places = np.arange(codebook.size, dtype=np.float64)
-        if codebook.field.optional:
-            places[-1] = (codebook.size - 2) / 2
+        order = np.arange(codebook.size, dtype=np.float64)
     else:
-        places = (prior * np.arange(len(prior))[:, None]).sum(axis=0) / prior.sum(axis=0)
-    spread = places.max() - places.min()
-    return np.asarray((places - places.min()) / spread if spread > 0 else np.full(len(places), 0.5))
+        order = (prior * np.arange(len(prior))[:, None]).sum(axis=0) / prior.sum(axis=0)
+    shares = prior.mean(axis=0)
+    if isinstance(codebook, BinnedCodes) and codebook.field.optional:
+        shares = np.append(shares[:-1], 0.0)
+    below = np.array([shares[order < one].sum() + shares[order == one].sum() / 2 for one in order]) / shares.sum()
+    side = np.sign(np.round(below - 0.5, 9))
+    if isinstance(codebook, BinnedCodes) and codebook.field.optional:
+        side[-1] = 0.0  # a missing number is neither high nor low
+    classes = np.sign(np.arange(len(prior)) - (len(prior) - 1) / 2)
+    return np.asarray(0.5 + 0.5 * np.outer(classes, side))
 
 
 def _unlikely(shares: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -17,8 +17,6 @@ from selpe.method.set_scores import agreement
 from selpe.models.encoders.base import Encoder, PublicEncoder
 from selpe.schema import Schema
 
-BESIDE_MEASURED = ("any", "plain cases", "no odd cases")  # of the ways to weigh candidates, where tables are measured
-
 
 @dataclass(frozen=True, slots=True)
 class CandidateRelease:
@@ -96,33 +94,20 @@ def make_releases(
 ) -> list[CandidateRelease]:
     """Candidate releases with the same class sizes as the evolved one, which is the first of them.
 
-    There are `count` of them; or, beside records written by measured tables, a few that really differ: all of those, a
-    mixture with the evolved ones, and some without.
+    There are `count` of them; or, beside records written by measured tables, those two alone: whether the measurement
+    serves is one question to all rows, and an answer that takes little ε.
     """
+    if measured is not None:
+        return [whole_release(evolved), whole_release(measured, "measured", 1.0)]
     sizes = {label: len(records) for label, records in evolved.items()}
     releases = [whole_release(evolved)]
     chance = random.Random(f"bundles:{seed}")
     policies = list(_policies(origins, chance))
-    if measured is not None:
-        releases += [whole_release(measured, "measured", 1.0), _mixed(evolved, measured, chance)]
-        policies = [policy for policy in policies if policy[0] in BESIDE_MEASURED]
-        count = min(count, len(releases) + len(policies))
-    for number in range(count - len(releases)):
+    for number in range(count - 1):
         name, weight = policies[number % len(policies)]
         records = {label: _draw(origins[label], sizes[label], weight, chance) for label in evolved}
         releases.append(CandidateRelease(name, records))
-    return releases[:count]
-
-
-def _mixed(
-    evolved: Mapping[str, Sequence[Candidate]], measured: Mapping[str, Sequence[Candidate]], chance: random.Random
-) -> CandidateRelease:
-    """Half of the measured records, and the evolved ones in the places of the others."""
-    halves = {
-        label: [new if chance.random() < 0.5 else old for old, new in zip(evolved[label], measured[label], strict=True)]
-        for label in evolved
-    }
-    return whole_release(halves, "half measured", 0.5)
+    return releases
 
 
 Weight = Callable[[Origin], float]

@@ -21,13 +21,13 @@ from selpe.privacy.noise import CountingFit, CountingLaw, CountingNoise, count_n
 CHOICE_SHARE, CHOICE_CAP = 0.2, 0.5  # of ε, for votes on which fields to measure
 LEAST = 25.0  # n·ε below which a table would be all noise
 # From so many rows times ε on: so many tables.
-TABLES = ((0.0, 1), (350.0, 2), (700.0, 4), (1200.0, 99))
+TABLES = ((0.0, 1), (800.0, 2), (2000.0, 4), (5000.0, 99))
 # From r on: clusters of a short text, bins of a number.
-CODES = ((0.0, 32, 4), (120.0, 32, 6), (300.0, 96, 8), (500.0, 256, 8), (900.0, 512, 10))
-TWO_LOOKS = 600.0  # r from which on a second, finer look pays
+CODES = ((0.0, 32, 4), (60.0, 48, 6), (120.0, 96, 6), (600.0, 256, 8), (1500.0, 512, 10))
+TWO_LOOKS = 4000.0  # r from which on a second, finer look pays
 FIRST_LOOK = 0.35  # of the measurement's ε, where there are two
 COARSE = 32  # clusters of the first of two looks
-FEW_PHRASES, MANY_PHRASES = 500, 800
+FEW_PHRASES, MANY_PHRASES = 800, 1200
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def plan_measurement(
         clusters=COARSE if two else clusters,
         fine_clusters=clusters,
         bins=bins,
-        phrases=FEW_PHRASES if ratio < 300 else MANY_PHRASES,
+        phrases=FEW_PHRASES if ratio < 600 else MANY_PHRASES,
         delta=offered.delta,
         law="laplace",
         scale=0.0,

@@ -31,9 +31,9 @@ MOST_BATCHES = 4  # winners become exemplars, and a prompt holds few
 DEFAULT_ALPHA = 0.25
 GUIDE_SHARE, GUIDE_CAP = 0.15, 0.25
 BUNDLE_SHARE, BUNDLE_CAP = 0.65, 3.0
-# Where tables are measured they have most of ε. Releases with and without them are few and differ: a quarter tells them
-# apart. Guides take turns then, and records are steered only where the owner asks for rounds.
-MEASURED_BUNDLE_SHARE, MEASURED_BUNDLE_CAP, MEASURED_RECORD_SHARE = 0.25, 1.0, 0.15
+# Where tables are measured they have most of ε. One vote then says whether to take the release with them or the one
+# without: two options take little. Guides take turns, and records are steered only where the owner asks for rounds.
+MEASURED_BUNDLE_SHARE, MEASURED_BUNDLE_CAP, MEASURED_RECORD_SHARE = 0.12, 0.5, 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,17 +214,6 @@ def make_plan(
     """
     _check(locals())
     names = tuple(labels) or ("",)
-    table = _Setting(
-        rows=_rows(units, names, class_sizes),
-        records=records,
-        shares=None if quotas is None else dict(quotas),
-        shape=shape,
-        multiplicity=multiplicity,
-        schedule=schedule,
-        vote=vote,
-        mechanism=mechanism,
-        adjacency=adjacency,
-    )
     measured, guide_epsilon, record_epsilon, bundle_epsilon = (
         None,
         *split_epsilon(epsilon, guides=guides > 1, bundles=bundles > 1),
@@ -236,6 +225,19 @@ def make_plan(
         )  # fmt: skip
         if measured is not None:
             guides, rounds, record_epsilon, bundle_epsilon = 0, rounds or 1, record, bundle
+            # Nobody chooses among candidates where no round is paid for: one a record will do.
+            bundles, multiplicity = min(bundles, 2), multiplicity if record else 1
+    table = _Setting(
+        rows=_rows(units, names, class_sizes),
+        records=records,
+        shares=None if quotas is None else dict(quotas),
+        shape=shape,
+        multiplicity=multiplicity,
+        schedule=schedule,
+        vote=vote,
+        mechanism=mechanism,
+        adjacency=adjacency,
+    )
     chosen = _choose(table, record_epsilon, rounds, batches, alpha)
     choices = [
         None if options < 2 else ChoicePlan(options, price, table.set_percentile(units, options, price))
