@@ -1,7 +1,8 @@
-"""The page that may be released: validity, statistics of the synthetic table alone, and the privacy card.
+"""The page that may be released: what was measured, statistics of the synthetic table alone, and the privacy card.
 
-It is a function of the other files of a release (schema, records, card) and of nothing else. So it reveals nothing
-more than they do, is the same every time, and can be written again and compared when a release is packed.
+It is a function of the other files of a release (schema, records, card, measurements) and of nothing else. So it
+reveals nothing more than they do, is the same every time, and can be written again and compared when a release is
+packed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from selpe.privacy.card_text import reveals_no_number
 from selpe.report.fields import field_panels
 from selpe.report.render import page
 from selpe.report.sections.fidelity import diversity_rows, validity_rows
+from selpe.report.sections.measured import measured_section
 from selpe.report.summarize import sampled
 from selpe.report.words import count, epsilon, plural
 from selpe.run.workspace import ReleaseFolder
@@ -53,6 +55,7 @@ def summary_page(
         tiles=_tiles(schema, records, card),
         charges=[_charge(one) for one in card["charges"]],
         cumulative=_cumulative(card["cumulative"]),
+        measured=measured_section(measured, schema),
         validity=validity_rows(found["validity"]),
         fields=field_panels(found, {field.name: field.title for field in schema.fields}),
         diversity=diversity_rows({"synthetic": variety}),
