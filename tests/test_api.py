@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from selpe.errors import (
     InferredTypesWarning,
     PrivacyError,
     RunError,
+    SchemaError,
     SelPEError,
     StoppedError,
     UnconfirmedSchemaError,
@@ -83,6 +86,45 @@ def test_more_are_written_without_the_table_and_cost_nothing(fitted: SelPE) -> N
     assert Counter(more["urgency"]) == {"low": 20, "high": 20}
     assert more.head(16).equals(fitted.sample())
     assert more.equals(fitted.sample(40))
+
+
+def test_given_values_stand_in_every_record_and_cost_nothing(fitted: SelPE) -> None:
+    before = Ledger.open(fitted.card["dataset"]).entries()
+    frame = fitted.sample(7, given={"channel": "mail", "waited": None, "urgency": "high"})
+    assert Ledger.open(fitted.card["dataset"]).entries() == before
+    assert len(frame) == len(frame.drop_duplicates()) == 7
+    assert [set(frame[name]) for name in ("channel", "urgency")] == [{"mail"}, {"high"}]
+    assert frame["waited"].isna().all()
+    assert all(not SCHEMA.check(_record(row)) for row in frame.to_dict("records"))
+    assert frame.equals(fitted.sample(7, given={"channel": "mail", "waited": None, "urgency": "high"}))
+    assert Counter(fitted.sample(6, given={"solved": False})["urgency"]) == {"low": 3, "high": 3}
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [({"channel": "fax"}, "'channel' must be one of"), ({"minutes": None}, "'minutes' must"), ({"who": 1}, "no field")],
+)
+def test_what_is_given_must_fit_its_field(fitted: SelPE, given: dict[str, Any], match: str) -> None:
+    with pytest.raises((ConfigError, SchemaError), match=match):
+        fitted.sample(3, given=given)
+
+
+def test_further_records_draw_their_facts_from_the_measured_tables(tmp_path: Path) -> None:
+    """Every row of a class has one channel: without noise further records of that class have it, too."""
+    rows = [dict(row, channel="mail" if row["urgency"] == "high" else "phone") for row in drawn(200)]
+    made = small(tmp_path, measure=["channel"], epsilon=math.inf).fit(pd.DataFrame(rows))
+    more = made.sample(60).tail(44)
+    assert (more[more["urgency"] == "high"]["channel"] == "mail").mean() > 0.9
+    assert (more[more["urgency"] == "low"]["channel"] == "phone").mean() > 0.9
+
+
+def _record(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """A frame's row as a record: what is missing is None, and a date is text."""
+    return {name: None if pd.isna(value) else _plain(value) for name, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    return value.date().isoformat() if isinstance(value, pd.Timestamp) else value
 
 
 def test_a_report_is_written_into_internal_and_where_it_is_asked_for(fitted: SelPE, tmp_path: Path) -> None:
@@ -239,7 +281,8 @@ def test_a_release_changed_after_the_fit_is_refused_and_a_lost_one_written_again
 def test_the_plan_spends_nothing_and_needs_no_table(tmp_path: Path) -> None:
     plan = small(tmp_path, guides="auto", bundles=8).plan(150)
     assert (plan.units, plan.records, plan.epsilon) == (150, 16, 2.0)
-    assert plan.prices()["guide"] > 0
+    assert plan.prices()["measure-1"] > plan.prices()["bundle"] > 0
+    assert small(tmp_path, guides="auto", bundles=8, measure="off").plan(150).prices()["guide"] > 0
     assert list(tmp_path.iterdir()) == []
 
 

@@ -17,7 +17,7 @@ from selpe.errors import ConfigError, InferredTypesWarning, RunError
 from selpe.events import Emit, silence
 from selpe.owner_only import write_text
 from selpe.run.workspace import Workspace
-from selpe.schema import Record, Schema
+from selpe.schema import Record, Schema, Value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ class SelPE:
         schema: str | Path | Schema | Mapping[str, Any],
         *,
         epsilon: float = 2.0,
-        records: int = 200,
+        records: int = 300,
         dataset: str | None = None,
         llm: str | ChatModel = "smollm2",
         encoder: str | Encoder = "minilm",
@@ -114,17 +114,20 @@ class SelPE:
 
     # -- what came of it -----------------------------------------------------------------------------------------
 
-    def sample(self, n: int | None = None, *, seed: int = 0) -> pd.DataFrame:
+    def sample(self, n: int | None = None, *, given: Mapping[str, Value] | None = None, seed: int = 0) -> pd.DataFrame:
         """Synthetic records as a frame: all of them, or `n`.
 
         Fewer than were written: a seeded choice with the classes in proportion. More: further ones are generated
-        from what the run released, without touching the private table, and cost nothing.
+        from what the run released, the measured tables among it, without touching the private table, and cost nothing.
+        With `given` they are written anew, all with these values: `sample(50, given={"stars": "1"})`.
         """
         from selpe.intake import to_frame
 
         records = self._released().records
         if n is not None and n < 1:
             raise ConfigError(f"n must be at least 1. Got {n} instead")
+        if given:
+            return self._more(len(records) if n is None else n, seed, self._given(given))
         if n is not None and n < len(records):
             return to_frame(self._fewer(n, seed), self.schema)
         frame = to_frame(records, self.schema)
@@ -252,8 +255,17 @@ class SelPE:
         chance.shuffle(taken)
         return [records[place] for place in taken]
 
-    def _more(self, count: int, seed: int) -> pd.DataFrame:
-        """Further records, written as those of the release were (docs/scale.md)."""
+    def _given(self, given: Mapping[str, Value]) -> dict[str, Value]:
+        """What is to be given, checked field by field."""
+        for name, value in given.items():
+            one = self.schema.field(name)
+            right = one.optional if value is None else one.check(value) is None
+            if not right:
+                raise ConfigError(f"what is given for '{name}' must be {one.expected}", where="given")
+        return dict(given)
+
+    def _more(self, count: int, seed: int, given: Mapping[str, Value] | None = None) -> pd.DataFrame:
+        """Further records, written as those of the release were (docs/scale.md), with what is given in all of them."""
         from selpe.intake import to_frame
         from selpe.method.from_settings import generator_of
         from selpe.models.answers import RememberingModel
@@ -270,11 +282,14 @@ class SelPE:
             )
         config, answers, known = self._config(IN_MEMORY), ChunkAnswers(), KnownTexts()
         known.add(hashes_of(self.schema.dumps(record) for record in outcome.records))
-        composition = Composition.of(outcome.evolved.candidates, outcome.evolved.guide)
+        label = self.schema.label_of(given) if given else None
+        facts = {name: value for name, value in (given or {}).items() if name != self.schema.label}
+        composition = Composition.of(outcome.evolved, given=facts)
+        wanted = self._shares(count) if label is None else {label: count}
         with TemporaryDirectory() as place, self._opened_model(config) as model:
             generator = generator_of(config, self.schema, RememberingModel(model, answers))
             writer = Further(self.schema, generator, answers, composition, Path(place), seed=f"more:{seed}")
-            made = writer.write((), self._shares(count), known=known)
+            made = writer.write((), wanted, known=known)
             if len(made) == count:
                 return to_frame(made.write(Path(place) / "more.jsonl"), self.schema)
         raise RunError(

@@ -86,7 +86,9 @@ class RunConfig(BaseModel):
         False, description="The owner's word that rows known under another name may be spent on again; recorded."
     )
 
-    records: int = Field(200, ge=1, le=10_000_000, description="How many synthetic records to write (N).")
+    records: int = Field(
+        300, ge=1, le=10_000_000, description="How many synthetic records to write (N); more cost no ε. 60 a class serve."
+    )
     core: int = Field(
         3000,
         ge=1,

@@ -90,7 +90,7 @@ class SelectionGuidedEvolution:
             schema=schema,
             generator=generator_of(config, schema, own, parts.cancel),
             answers=answers,
-            composition=Composition.of(kept, core.guide),
+            composition=Composition.of(core, kept),
             folder=parts.work.further,
             seed=config.seed,
             chunk=further.CHUNK,

@@ -104,7 +104,7 @@ def config_text(
         "# adjacency: replace-one    # or add-remove: what 'one record more or less' means",
         "# budget: 4.0    # a cap on everything that is ever spent on this table",
         "",
-        "records: 200    # how many synthetic records to write",
+        "records: 300    # how many synthetic records to write; more cost no ε",
         "# test: holdout.csv    # a table to evaluate on, never used to synthesise",
         "# llm: smollm2    # or a GGUF file, or a server's URL",
         "# seed: 0",
