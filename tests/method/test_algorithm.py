@@ -1,69 +1,26 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from selpe.events import Event, Included, PoolReady, Selected, Started
+from evolving_world import ENCODER, World, texts
+from selpe.errors import StoppedError
+from selpe.events import Included, PoolReady, Selected, Started
 from selpe.method.algorithm import Evolution, Evolved, Method
 from selpe.method.generation import Generator
 from selpe.method.guides import builtin_guides
 from selpe.method.kernel import MultiChannelKernel
 from selpe.method.selection import contrasts, select_top, spread
-from selpe.models.encoders.hashing import HashingEncoder
 from selpe.models.fake import FakeModel, Faults
-from selpe.privacy.ledger import Ledger
-from selpe.privacy.plan import Plan, make_plan
+from selpe.privacy.measure_plan import Measurable
 from selpe.privacy.table import PrivateTable
-from selpe.schema import Schema
 from small_world import SCHEMA, UNLABELLED, drawn
-
-ENCODER = HashingEncoder(64)
-
-
-class World:
-    """Everything an evolution needs, on the fake model."""
-
-    def __init__(self, folder: Path, *, schema: Schema = SCHEMA, model: FakeModel | None = None, **plan: Any) -> None:
-        self.schema = schema
-        self.model = model or FakeModel()
-        self.events: list[Event] = []
-        self.ledger = Ledger.open("desk", root=folder)
-        self.ledger.set_budget(1e6)
-        settings: dict[str, Any] = {
-            "units": 40, "labels": schema.labels, "epsilon": 4.0, "records": 24, "rounds": 3, "batches": 2,
-            "alpha": 0.25,
-        }  # fmt: skip
-        self.plan: Plan = make_plan(**{**settings, **plan})
-
-    def evolve(
-        self, method: Method | None = None, *, run: str = "r", guides: int = 1, stages: int = 2, **more: Any
-    ) -> Evolved:
-        private = PrivateTable(
-            drawn(40, offset=9000, schema=self.schema), self.schema, account=self.ledger.account(run)
-        )
-        known = builtin_guides(self.schema, self.model.name, self.model.capabilities())
-        return Evolution(
-            private=private,
-            schema=self.schema,
-            generator=Generator(self.model, self.schema, stages=stages),
-            kernel=MultiChannelKernel(self.schema, ENCODER, mode=more.pop("kernel", "fields")),
-            encoder=ENCODER,
-            plan=self.plan,
-            guides=known[:guides],
-            method=replace(method or Method(), test_seed=more.pop("test_seed", 3)),
-            seed=more.pop("seed", 1),
-            emit=self.events.append,
-        ).run()
-
-
-def texts(evolved: Evolved, schema: Schema = SCHEMA) -> list[str]:
-    return [schema.dumps(candidate.record) for candidate in evolved.candidates]
 
 
 def test_the_synthetic_table_has_exactly_the_asked_classes_and_all_records_are_valid_and_distinct(
@@ -247,3 +204,52 @@ def test_events_carry_nothing_of_a_private_row(tmp_path: Path) -> None:
     assert "MARKER" not in repr(world.events)
     assert "MARKER" not in repr([event.as_dict() for event in world.events])
     assert all("MARKER" not in path.read_text() for path in tmp_path.rglob("*.jsonl"))
+
+
+# -- measured tables: what they are is tested in test_measuring.py -----------------------------------------------------
+
+
+def test_measured_tables_come_after_the_last_round_and_before_the_last_vote(tmp_path: Path) -> None:
+    world = World(tmp_path, rounds=2, bundles=4, measure=Measurable(("channel", "minutes"), named=True))
+    evolved = world.evolve(Method(bundles=4), guides=3)
+    assert [event.selection for event in world.selected] == ["round-1", "round-2", "measure-1", "bundle"]
+    assert math.isclose(sum(event.epsilon_replace_one for event in world.selected), 4.0)
+    assert Counter(SCHEMA.label_of(c.record) for c in evolved.candidates) == {"low": 12, "high": 12}
+    assert len(set(texts(evolved))) == 24
+    assert len({c.proposal.guide.name for c in evolved.candidates if not c.proposal.facts}) > 1  # guides take turns
+
+
+def test_a_record_whose_facts_the_model_cannot_write_stays_as_it_was(tmp_path: Path) -> None:
+    class Stubborn(FakeModel):
+        """Writes nothing of use where more than the class is fixed."""
+
+        def _text(self, request: Any, prompt: str, chance: Any, fault: str | None) -> Any:
+            fixed = [one for one in (request.json_schema or {}).get("properties", {}).values() if "const" in one]
+            return super()._text(request, prompt, chance, "invalid_json" if len(fixed) > 1 else fault)
+
+    rows = [row | {"channel": "visit"} for row in drawn(60, offset=9000)]
+    plans: dict[str, Any] = {"rounds": 1, "epsilon": 40.0, "measure": Measurable(("channel",), named=True)}
+    stubborn, able = (
+        World(tmp_path / str(i), model=model, rows=rows, **plans).evolve(Method(bundles=0))
+        for i, model in enumerate((Stubborn(), FakeModel()))
+    )
+    without = World(tmp_path / "without", rows=rows, rounds=1, epsilon=0.0).evolve(Method(bundles=0))
+    assert len(stubborn.candidates) == len(without.candidates) == 24
+    assert not any(c.proposal.facts for c in stubborn.candidates)
+    assert sum(c.record["channel"] == "visit" for c in able.candidates) > 20
+
+
+def test_stopping_while_phrases_are_written_pays_for_nothing(tmp_path: Path) -> None:
+    cancel = threading.Event()
+
+    class Stopping(FakeModel):
+        def _answer(self, request: Any) -> Any:
+            if request.stage == "phrases":
+                cancel.set()
+            return super()._answer(request)
+
+    world = World(tmp_path, model=Stopping(), rounds=1, measure=Measurable(("topic",), named=True))
+    generator = Generator(world.model, SCHEMA, cancel=cancel)
+    with pytest.raises(StoppedError):
+        world.evolve(Method(bundles=0), generator=generator)
+    assert world.charged == {}

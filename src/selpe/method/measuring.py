@@ -111,7 +111,11 @@ class Association:
 
 
 def _agreement(codebook: Codebook, prior: Matrix) -> Matrix:
-    """For each class and code: 1 where both lie on the same side of the middle, 0 where not, ½ where one lies on it."""
+    """For each class and code: 1 where both lie on the same side of the middle, 0 where not, ½ where one lies on it.
+
+    A value that nearly all records have says little and a rare one much, so that a field is in the balance where its
+    values are as the model says: else it would seem to go with the class wherever one class has most of the rows.
+    """
     if isinstance(codebook, BinnedCodes):
         order = np.arange(codebook.size, dtype=np.float64)
     else:
@@ -121,6 +125,8 @@ def _agreement(codebook: Codebook, prior: Matrix) -> Matrix:
         shares = np.append(shares[:-1], 0.0)
     below = np.array([shares[order < one].sum() + shares[order == one].sum() / 2 for one in order]) / shares.sum()
     side = np.sign(np.round(below - 0.5, 9))
+    lean = float(side @ shares / shares.sum())
+    side = (side - lean) / (1 + abs(lean))
     if isinstance(codebook, BinnedCodes) and codebook.field.optional:
         side[-1] = 0.0  # a missing number is neither high nor low
     classes = np.sign(np.arange(len(prior)) - (len(prior) - 1) / 2)
@@ -153,8 +159,9 @@ class Codebooks:
             known = of_pool(one, ((record, label or None) for label, found in pool.items() for record in found))
             if phrases and is_short(one, self.schema):
                 known = list(dict.fromkeys([*self.phrases.write(one, self.plan.phrases), *known]))
-            if not known:
+            if not known and phrases and is_short(one, self.schema):
                 raise ConfigError(f"the model has written nothing for '{name}'", where="measure")
+            known = known or [Phrase(one.title)]  # always missing in the pool: there or not is all there is to count
             clusters = self.plan.clusters if phrases else min(32, self.plan.clusters)
             return TextCodes(
                 one, known, self._vectors(known), encoder=self.encoder, clusters=clusters, seed=self.seed
