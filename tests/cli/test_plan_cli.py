@@ -47,10 +47,36 @@ def write(folder: Path, count: int = 12, /, **settings: str) -> Path:
 def test_the_plan_is_shown_as_a_table_with_a_bar_per_round(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(str(EXAMPLE), "--rounds", "2") == 0
     said = capsys.readouterr().out
-    for part in ("150 records", "round 1", "round 2", "guide", "release", "█", "paper's rule", "percentile", "T = 2"):
+    for part in ("150 records", "round 1", "round 2", "release", "█", "paper's rule", "T = 2", "vote 1", "count"):
         assert part in said
     assert "2 if one unit is replaced, 1 if one is added or removed" in said
     assert "none set" in said
+
+
+def test_what_is_measured_is_shown_with_its_noise_and_rounds_that_only_write_are_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(str(EXAMPLE)) == 0
+    said = capsys.readouterr().out
+    for part in ("vote 1", "for one of 14", "count", "noise of a cell", "rows to expect", "noisy counts", "release"):
+        assert part in said
+    assert "one table is measured: a cell is off by ±" in said
+    for part in ("round 1", "paper's rule the best", "T = 1", "winner", "approval votes"):
+        assert part not in said
+    measure = told(capsys, str(EXAMPLE))["measure"]
+    assert (measure["fields"], len(measure["candidates"]), len(measure["choices"])) == ([], 14, 1)
+    assert measure["half_width"] > 0
+
+
+def test_too_little_to_measure_is_said_with_what_it_would_take(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path)
+    found = told(capsys, str(path), "--rows", "8", "--epsilon", "0.5")
+    assert found["measure"] is None
+    assert any(one.startswith("No table is measured: with 8 records and ε = 0.5") for one in found["warnings"])
+    off = told(capsys, str(write(tmp_path, measure="off")), "--rows", "8", "--epsilon", "0.5")
+    assert not any("measured" in one for one in off["warnings"])
 
 
 def test_the_table_is_counted_and_its_values_never_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

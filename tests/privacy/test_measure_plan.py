@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,27 @@ from hypothesis import strategies as st
 
 from counting_world import discrete_laplace
 from selpe.errors import ConfigError
-from selpe.privacy.measure_plan import LEAST, Measurable, MeasurePlan, plan_measurement
+from selpe.privacy.measure_plan import Measurable, MeasurePlan, plan_measurement
+from selpe.privacy.measure_words import measuring_steps, what_is_measured
 from selpe.privacy.mechanisms import Guarantee
 from selpe.privacy.noise import CountingFit
-from selpe.privacy.plan import make_plan
+from selpe.privacy.plan import Plan, make_plan
 
 FIELDS = ("title", "text", "price", "size", "colour")
+LEAST = 25.0
+PINNED = {  # what is tested here is not how far they were tuned
+    "LEAST": LEAST, "TABLES": ((0.0, 1), (350.0, 2), (700.0, 4), (1200.0, 99)), "TWO_LOOKS": 600.0,
+    "CODES": ((0.0, 32, 4), (120.0, 32, 6), (300.0, 96, 8), (500.0, 256, 8), (900.0, 512, 10)),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def thresholds() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in PINNED.items():
+            patch.setattr(f"selpe.privacy.measure_plan.{name}", value)
+        patch.setattr("selpe.privacy.measure_words.LEAST", LEAST)
+        yield
 
 
 def measured(**given: Any) -> MeasurePlan:
@@ -84,7 +100,7 @@ def test_controls_measure_at_their_own_price(epsilon: float) -> None:
 
 
 def test_every_price_is_taken_by_its_name() -> None:
-    found = measured(units=200)
+    found = measured(units=200)  # n·ε = 400: two tables
     assert list(found.prices()) == ["field-1", "field-2", "measure-1"]
     other = found.at({"measure-1": 0.5, "field-2": 0.0, "field-1": 0.125, "bundle": 9.0})
     assert (other.choices, other.looks) == ((0.125, 0.0), (0.5,))
@@ -145,3 +161,97 @@ def test_the_interval_holds_95_percent_of_rounded_gaussian_noise(sigma: float) -
 def test_controls_have_an_interval_of_nothing_and_of_everything() -> None:
     assert measured(epsilon=math.inf).half_width == 0.0
     assert measured(epsilon=0.0).half_width == math.inf
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def whole(*, fields: tuple[str, ...] = FIELDS, named: bool = False, **given: Any) -> Plan:
+    offered = Measurable(fields, named, given.pop("pairs", ()))
+    settings: dict[str, Any] = {"units": 100, "labels": tuple("12345"), "epsilon": 2.0, "records": 100, "bundles": 8}
+    return make_plan(**(settings | given), measure=offered)
+
+
+def test_the_verdict_says_what_is_measured_and_how_noisily_and_nothing_of_winners() -> None:
+    made = whole()
+    assert made.measure is not None
+    off, rows = f"{made.measure.half_width:g}", f"{made.measure.expected:.2g}"
+    assert made.verdict.startswith("With 100 records and ε = 2 one table is measured: ")
+    assert f"a cell is off by ± {off} rows where {rows} are to be expected" in made.verdict
+    assert "percentile" not in made.verdict
+    assert made.warnings == ()
+
+
+def test_the_verdict_weighs_noise_against_the_rows_of_a_cell() -> None:
+    assert "Only what is common" in whole(units=40).verdict
+    assert "Large cells" in whole(units=160).verdict
+    assert "Most cells will speak clearly" in whole(units=20_000).verdict
+
+
+def test_rounds_that_are_paid_for_are_told_beside_the_measurement() -> None:
+    made = whole(rounds=3)
+    assert made.record_epsilon > 0
+    assert "one table is measured" in made.verdict
+    assert "Rounds steer single records" in made.verdict
+
+
+def test_steps_have_their_price_their_noise_and_the_rows_of_a_cell() -> None:
+    made = whole(units=200)
+    first, second, count = measuring_steps(made)
+    assert made.measure is not None
+    assert (first.step, first.what, first.noise) == ("vote 1", "for one of 5 fields", "")
+    assert second.what == "for one of 4 fields"
+    assert [step.epsilon for step in (first, second, count)] == list(made.measure.prices().values())
+    assert (count.step, count.what) == ("count", "class × the 2 fields that your rows vote for")
+    assert count.noise == f"± {made.measure.half_width:g}"
+    assert count.expected == f"{40 / made.measure.bins:.2g} ({made.measure.bins} bins), 1.2 (32 clusters)"
+
+
+def test_two_looks_are_two_steps_and_the_first_is_noisier() -> None:
+    made = whole(units=10_000)
+    first, second = measuring_steps(made)
+    assert (first.step, second.step) == ("look 1", "look 2")
+    assert int(first.noise[2:]) > int(second.noise[2:])
+    assert "(32 clusters)" in first.expected
+    assert "(512 clusters)" in second.expected
+
+
+def test_named_fields_are_named_with_and_without_classes() -> None:
+    pairs = (("title", "price"),)
+    assert what_is_measured(whole(fields=("title", "price"), named=True, pairs=pairs)) == (
+        "class × title, class × price, title × price"
+    )
+    assert what_is_measured(whole(fields=("title",), named=True, labels=())) == "title"
+    assert what_is_measured(whole(named=True)).endswith("class × size and 1 more")
+
+
+def test_fields_that_drown_each_other_are_warned_of() -> None:
+    (said,) = whole(named=True).warnings
+    assert said.startswith("5 tables share the noise")
+    assert "Name fewer fields" in said
+    assert whole(fields=("title",), named=True).warnings == ()
+
+
+def test_where_nothing_is_measured_the_plan_says_why_and_what_it_would_take() -> None:
+    made = whole(units=10, epsilon=1.0)
+    assert made.measure is None
+    (said,) = (one for one in made.warnings if "No table is measured" in one)
+    records, epsilon = said.partition("About ")[2].removesuffix(" would do.").split(" records or ε = ")
+    assert whole(units=int(records), epsilon=1.0).measure is not None
+    assert whole(units=int(records) - 1, epsilon=1.0).measure is None
+    assert whole(units=10, epsilon=float(epsilon)).measure is not None
+
+
+def test_nothing_is_said_of_measuring_where_it_was_not_asked_for() -> None:
+    made = make_plan(units=10, labels=("a", "b"), epsilon=1.0, records=20)
+    assert not any("measured" in one for one in (made.verdict, *made.warnings))
+    assert measuring_steps(made) == []
+    assert what_is_measured(made) == "nothing"
+
+
+@pytest.mark.parametrize(("epsilon", "words"), [(0.0, "control"), (math.inf, "no privacy")])
+def test_controls_are_said_to_be_controls(epsilon: float, words: str) -> None:
+    made = whole(epsilon=epsilon)
+    assert words in made.verdict
+    assert made.warnings == ()
+    assert measuring_steps(made)[-1].noise == ("± ∞" if epsilon == 0 else "± 0")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from selpe.config import RunConfig
     from selpe.privacy.ledger.charges import Spent
     from selpe.run.lifecycle import Outcome, Run
+    from selpe.run.methods import SpendingPlan
     from selpe.run.preflight import Preflight
     from selpe.schema import Field, Record, Schema
 
@@ -42,6 +43,8 @@ def show_outlook(found: Preflight) -> None:
         rows.add_row("method", f"{config.method}, a baseline")
     rows.add_row("privacy", _price(found))
     rows.add_row("plan", ", ".join(plan.steps()))
+    if measured := _measured(plan):
+        rows.add_row("measured", measured)
     rows.add_row("model", f"{escape(config.llm)}, encoder {escape(config.encoder)}")
     rows.add_row("time", f"about [bold]{duration(expected.seconds)}[/] [dim]({expected.basis})[/]")
     rows.add_row("tokens", f"about {_thousands(expected.prompt_tokens)} read, "
@@ -52,6 +55,17 @@ def show_outlook(found: Preflight) -> None:
     for warning in found.warnings:
         console.print(f"[yellow]•[/] {escape(warning)}")
     console.print()
+
+
+def _measured(plan: SpendingPlan) -> str:
+    """What will be counted and how noisily; '' where nothing is."""
+    from rich.markup import escape
+
+    from selpe.privacy.measure_words import measuring_steps
+    from selpe.privacy.plan import Plan
+
+    last = measuring_steps(plan)[-1:] if isinstance(plan, Plan) else []
+    return "".join(f"{escape(one.what)}; {one.noise} rows a cell [dim]({one.expected} to expect)[/]" for one in last)
 
 
 def _protected(found: Preflight) -> str:
@@ -95,6 +109,7 @@ def show_result(run: Run, outcome: Outcome, *, spent: Spent) -> None:
                 "epsilon": spent.epsilon(run.config.adjacency), "adjacency": run.config.adjacency,
                 "delta": spent.delta, "counts": counts, "method": run.config.method,
                 "guide": manifest.get("guide"), "bundle": manifest.get("bundle"),
+                "measured": run.workspace.release.measurements.exists(),
             }
         }
     )  # fmt: skip
@@ -143,6 +158,8 @@ def show_places(run: Run) -> None:
     release = run.workspace.release
     rows.add_row("synthetic table", f"{shown(release.csv)} [dim](and .jsonl)[/]")
     rows.add_row("privacy card", f"{shown(release.card_text)} [dim](summary.html shows it with the table)[/]")
+    if release.measurements.exists():
+        rows.add_row("what was measured", f"{shown(release.measurements)} [dim](noisy counts, free to use)[/]")
     rows.add_row("everything else", f"{shown(run.folder)} [dim]is not for release[/]")
     rows.add_row("judge it", f"selpe evaluate {shown(run.folder)}{'' if run.config.test else ' --test test.csv'}")
     rows.add_row("pack it", f"selpe release {shown(run.folder)}")

@@ -39,7 +39,7 @@ def plan(
     records: Annotated[int | None, typer.Option(help="How many synthetic records to write.")] = None,
     method: Annotated[str | None, typer.Option(help="Our method, or a baseline, instead of the settings'.")] = None,
 ) -> None:
-    """Show what ε will buy, before anything is spent: rounds, batches, and how good a winner to expect."""
+    """Show what ε will buy, before anything is spent: what is measured how noisily, and how good a winner to expect."""
     from selpe.config import load_config
     from selpe.schema import Schema
 
@@ -111,9 +111,14 @@ def _render(settings: RunConfig, made: SpendingPlan, said: dict[str, Any]) -> No
     console.print(_left(said["budget"]))
     console.print()
     if isinstance(made, Plan):
-        console.print(_table(made))
-        console.print()
-        console.print(_paper(made))
+        if made.measure is not None:
+            console.print(_measured(made))
+            console.print()
+        if _chooses(made):
+            console.print(_table(made))
+            console.print()
+        if _paid(made):
+            console.print(_paper(made))
     else:
         console.print(f"{settings.method}: {', '.join(made.steps())}")
     if made.verdict:
@@ -134,7 +139,10 @@ def _cost(settings: RunConfig, made: SpendingPlan) -> str:
     from selpe.privacy.plan import Plan
 
     both, delta = made.guarantee, f", δ {settings.delta:g}" if settings.delta else ""
-    how = f"{made.mechanism}, {made.vote} votes" if isinstance(made, Plan) else "Gaussian noise"
+    how = "Gaussian noise"
+    if isinstance(made, Plan):
+        votes, counts = f", {made.vote} votes" if _paid(made) else "", ", noisy counts" if made.measure else ""
+        how = f"{made.mechanism}{votes}{counts}"
     apart = "" if settings.rows is not None else " (apart from their number)"
     return (
         f"ε {_number(made.epsilon)}{delta} ({made.adjacency}): {_number(both.replace_one)} if one unit is replaced, "
@@ -149,6 +157,34 @@ def _left(budget: dict[str, Any]) -> str:
     return left if budget["enough"] else f"[red]{left}: not enough for this plan[/]"
 
 
+def _paid(made: Plan) -> bool:
+    """Whether rows choose winners. Where tables are measured, rounds that cost nothing only write."""
+    return made.measure is None or made.record_epsilon > 0
+
+
+def _chooses(made: Plan) -> bool:
+    return _paid(made) or made.guide is not None or made.bundle is not None
+
+
+def _measured(made: Plan) -> Any:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from selpe.privacy.measure_words import measuring_steps
+
+    table = Table(box=None, padding=(0, 2))
+    table.add_column("measured", no_wrap=True)
+    table.add_column("what", overflow="fold")
+    table.add_column("ε", justify="right")
+    table.add_column("noise of a cell", justify="right")
+    table.add_column("rows to expect in it", overflow="fold")
+    for one in measuring_steps(made):
+        table.add_row(one.step, escape(one.what), _number(one.epsilon), one.noise, one.expected)
+    table.caption = "± holds 95 % of the noise. The counts become a part of the release, and records follow them."
+    table.caption_justify = "left"
+    return table
+
+
 def _table(made: Plan) -> Any:
     from rich.table import Table
 
@@ -159,7 +195,7 @@ def _table(made: Plan) -> Any:
     table.add_column("chance … best", no_wrap=True)
     if made.guide is not None:
         table.add_row("guide", str(made.guide.options), _number(made.guide.epsilon), *_expected(made.guide.percentile))
-    for number, part in enumerate(made.rounds, 1):
+    for number, part in enumerate(made.rounds if _paid(made) else (), 1):
         sizes = [size for size in part.pool.values() if size] or [0]
         pool = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,}–{max(sizes):,}"
         cells = _expected(part.percentile, part.paper_percentile)
@@ -167,6 +203,8 @@ def _table(made: Plan) -> Any:
     if made.bundle is not None:
         row = (str(made.bundle.options), _number(made.bundle.epsilon), *_expected(made.bundle.percentile))
         table.add_row("release", *row)
+    if not _paid(made):
+        return table
     winners = f"b = {made.batches} winner{'s' if made.batches > 1 else ''} a class and round"
     table.caption = f"T = {len(made.rounds)}, {winners}" + (f", α = {made.alpha:g}" if made.vote == "approval" else "")
     table.caption_justify = "left"

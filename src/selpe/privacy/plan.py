@@ -17,6 +17,7 @@ from selpe.errors import ConfigError
 from selpe.method.quotas import Shape, round_quotas
 from selpe.privacy.ledger.charges import Charge
 from selpe.privacy.measure_plan import Measurable, MeasurePlan, plan_measurement
+from selpe.privacy.measure_words import nothing_measured
 from selpe.privacy.mechanisms import ADJACENCIES, LAWS, Guarantee, Influence, Law, NoisyMax
 from selpe.privacy.plan_words import AIM, SMALLEST_POOL, verdict_of, warnings_of
 from selpe.privacy.simulation import SHARES, Outlook, paper_outlook, record_outlook, set_outlook
@@ -218,11 +219,13 @@ def make_plan(
         None,
         *split_epsilon(epsilon, guides=guides > 1, bundles=bundles > 1),
     )
+    unmeasured = ""
     if measure is not None:
         tables, record, bundle = split_measured(epsilon, steered=bool(rounds and rounds > 1), bundles=bundles > 1)
         measured = plan_measurement(
             measure, units=units, classes=len(names), epsilon=tables, adjacency=adjacency
         )  # fmt: skip
+        unmeasured = nothing_measured(measure, units=units, epsilon=epsilon, tables=tables, adjacency=adjacency)
         if measured is not None:
             guides, rounds, record_epsilon, bundle_epsilon = 0, rounds or 1, record, bundle
             # Nobody chooses among candidates where no round is paid for: one a record will do.
@@ -263,7 +266,8 @@ def make_plan(
         measure=measured,
     )
     plan = replace(plan, guarantee=_guarantee(plan))
-    return replace(plan, verdict=verdict_of(plan), warnings=warnings_of(plan, sizes_stated=class_sizes is not None))
+    warnings = (*warnings_of(plan, sizes_stated=class_sizes is not None), *([unmeasured] if unmeasured else ()))
+    return replace(plan, verdict=verdict_of(plan), warnings=warnings)
 
 
 # -- the choice -------------------------------------------------------------------------------------------------------

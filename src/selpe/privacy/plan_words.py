@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from selpe.privacy.measure_words import measured_verdict, measured_warnings
+
 if TYPE_CHECKING:
     from selpe.privacy.plan import Plan
 
@@ -20,6 +22,9 @@ def verdict_of(plan: Plan) -> str:
         return "With ε = 0 no private row takes part: every choice is made by chance. This is a control."
     if math.isinf(plan.epsilon):
         return "With ε = ∞ there is no noise and no privacy. This is a reference, never a release."
+    if plan.measure is not None:
+        steered = f" {_steered(plan)}" if plan.record_epsilon else ""
+        return measured_verdict(plan, plan.measure) + steered
     given = f"With {_count(plan.units, 'record')} and ε = {plan.epsilon:g}"
     strength = plan.percentile
     choices = {"guides": plan.guide, "candidate releases": plan.bundle}
@@ -36,6 +41,12 @@ def verdict_of(plan: Plan) -> str:
     return f"{given} the private data steers the choice among {strong}, and single records {weakly} ({where})."
 
 
+def _steered(plan: Plan) -> str:
+    """What the rounds do beside a measurement."""
+    how = "" if plan.percentile >= AIM else " weakly" if plan.percentile >= NOTHING else " hardly at all"
+    return f"Rounds steer single records{how} (percentile {100 * plan.percentile:.0f} of true closeness, 50 is chance)."
+
+
 def warnings_of(plan: Plan, *, sizes_stated: bool) -> tuple[str, ...]:
     """What a person should know before spending."""
     found: list[str] = []
@@ -45,7 +56,11 @@ def warnings_of(plan: Plan, *, sizes_stated: bool) -> tuple[str, ...]:
             found.append("The stated class sizes do not add up to the number of records.")
     if plan.epsilon == 0 or math.isinf(plan.epsilon):
         return tuple(found)
-    if plan.vote == "prototype":
+    if plan.measure is not None:
+        found += measured_warnings(plan, plan.measure)
+    if plan.measure is not None and not plan.record_epsilon:
+        pass  # rounds only write: nobody wins them
+    elif plan.vote == "prototype":
         found.append("The paper's rule chooses nearly at random at any ε that protects; votes 'approval' do not.")
     else:
         found += _weak(plan)
