@@ -27,7 +27,12 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True)
 class StageStarted(Event):
-    """A part of the run begins: 'guides', 'round', 'bundles' or 'more', with the candidates it will generate."""
+    """A part of the run begins, with the candidates it will generate; 0 where it generates none, or nobody knows yet.
+
+    Of our own method: 'guides', 'round', 'more' (classes are filled up), 'measure' (phrases are written, and rows are
+    counted), 'measured' (records are written around measured facts), 'bundles' (the last choice) and 'further'
+    (records beyond the core). Others have 'seeds', 'public', 'training', 'texts' and 'lookahead'.
+    """
 
     stage: str
     number: int
@@ -36,7 +41,10 @@ class StageStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Answered(Event):
-    """The model finished an answer. `stage` is I or II; `replayed` answers came from disk; logs sum several up."""
+    """The model finished an answer; `replayed` ones came from disk, and logs sum several up.
+
+    `stage` is I or II of a record, or 'phrases' or 'alike' for a value of one field alone.
+    """
 
     stage: str
     prompt_tokens: int

@@ -90,6 +90,42 @@ def test_pools_that_were_not_announced_lengthen_the_way_instead_of_passing_the_e
     assert reading.share < 1
 
 
+def phrases(count: int) -> list[Event]:
+    return [Answered("phrases", 60, 8)] * count
+
+
+def test_measuring_has_words_and_its_phrases_are_no_candidates() -> None:
+    world = World()
+    world.hear(Started(1, 10, 20), StageStarted("round", 1, 10), *answers(10), PoolReady("round", 1, 10, {}, {}))
+    reading = world.hear(Included(1, 10), StageStarted("measure", 0, 0))
+    assert (reading.title, reading.activity) == ("Measuring", "counting with noise")
+    reading = world.hear(choice("field-1", 0.2), *phrases(300))
+    assert (reading.activity, reading.done, reading.total, reading.retried) == ("writing phrases", 10, 20, 0)
+    assert (reading.steps, reading.completion_tokens) == (10, 10 * 50 + 300 * 8)
+    reading = world.hear(choice("measure-1", 1.0))
+    assert (reading.activity, reading.spent) == ("counting with noise", pytest.approx(1.2))
+    assert reading.share == 0.5
+
+
+def test_records_that_stay_as_they_are_shorten_the_way() -> None:
+    world = World()
+    world.hear(Started(1, 10, 20), StageStarted("round", 1, 10), *answers(10), PoolReady("round", 1, 10, {}, {}))
+    world.hear(Included(1, 10), StageStarted("measure", 0, 0), choice("measure-1", 1.0))
+    reading = world.hear(StageStarted("measured", 1, 6), *answers(3))
+    assert (reading.title, reading.activity) == ("Writing what was measured", "writing candidates")
+    assert (reading.done, reading.total, reading.pool_size) == (13, 16, 6)
+    reading = world.hear(*answers(3), PoolReady("measured", 1, 5, {"rule": 4}, {"rule": 1}))
+    assert (reading.done, reading.total, reading.retries) == (16, 16, {"rule": 4})
+    assert world.hear(StageStarted("measured", 2, 1)).total == 17
+
+
+def test_records_beyond_the_core_stay_announced() -> None:
+    world = World()
+    world.hear(Started(1, 110, 120), StageStarted("round", 1, 10), *answers(10), PoolReady("round", 1, 10, {}, {}))
+    reading = world.hear(Included(1, 10), StageStarted("measured", 1, 4))
+    assert reading.total == 114
+
+
 def test_epsilon_is_summed_under_the_relation_of_the_run() -> None:
     events = (choice("guide", 0.5), choice("round-1", 0.25))
     assert World().hear(*events).spent == pytest.approx(0.75)
@@ -251,6 +287,27 @@ def test_a_log_gets_a_line_per_stage_and_one_every_ten_seconds(stderr: io.String
     after = stderr.getvalue().splitlines()[2:]
     assert len(after) == 2
     assert "[0:10] Round 1 of 1: 10 of 10 candidates" in after[0]
+
+
+def test_a_log_tells_of_measuring_in_words(stderr: io.StringIO) -> None:
+    world, lines = World(), PlainLines(clock=lambda: 0.0)
+    for event in (
+        Started(1, 10, 20), StageStarted("measure", 0, 0), choice("field-1", 0.2), choice("measure-1", 1.0),
+        StageStarted("measured", 1, 6), PoolReady("measured", 1, 5, {"rule": 4}, {"rule": 1}),
+        PoolReady("measured", 2, 0, {}, {}),
+    ):  # fmt: skip
+        lines.event(event, world.hear(event))
+    said = stderr.getvalue().splitlines()
+    assert [line.partition("] ")[2] for line in said[1:]] == [
+        "Measuring: phrases for codebooks, then counts",
+        "private vote 1 for a field to measure: ε 0.2",
+        "private rows counted, look 1: ε 1",
+        "Writing what was measured: writing 6 candidates",
+        "records written around what was measured: 5 candidates, retried: 4 rule, 1 given up",
+    ]
+    event = PoolReady("measured", 1, 0, {}, {})
+    lines.event(event, world.hear(event))
+    assert stderr.getvalue().rstrip().endswith("no record had to be written anew")
 
 
 def test_reasons_and_losses_are_named(stderr: io.StringIO) -> None:

@@ -160,10 +160,13 @@ def milestone(event: Event, reading: ProgressReading) -> str:
     """One line about an event that closes something; '' for the others."""
     if isinstance(event, PoolReady):
         lost = sum(event.given_up.values())
+        if event.stage == "measured" and not event.found and not lost:
+            return "no record had to be written anew" if event.number == 1 else ""
         names = {
             "guides": "guides tried", "round": f"round {event.number} written", "more": "classes filled up",
             "public": "public records written", "texts": "texts written by the tuned model",
             "further": f"part {event.number} of the further records written",
+            "measured": "records written around what was measured",
         }  # fmt: skip
         more = _reasons(event.retries, "retried") + (f", {lost} given up" if lost else "")
         return f"{names.get(event.stage, event.stage)}: {event.found:,} candidates{more}"
@@ -171,8 +174,16 @@ def milestone(event: Event, reading: ProgressReading) -> str:
         epsilon = event.epsilon_replace_one if reading.adjacency == "replace-one" else event.epsilon_add_remove
         again = ", from the ledger" if event.replayed else ""
         stamp = "" if event.private else ", NOT PRIVATE"
-        return f"private choice '{event.selection}': ε {epsilon:.3g}{again}{stamp}"
+        return f"{chosen(event.selection)}: ε {epsilon:.3g}{again}{stamp}"
     return ""
+
+
+def chosen(selection: str) -> str:
+    """A private step in words."""
+    kind, _, number = selection.partition("-")
+    if kind == "measure":
+        return f"private rows counted, look {number}"
+    return f"private vote {number} for a field to measure" if kind == "field" else f"private choice '{selection}'"
 
 
 def _reasons(counts: Any, word: str) -> str:
@@ -197,6 +208,8 @@ class PlainLines:
             said = f"{event.records:,} records in {rounds} from {event.candidates:,} candidates"
         elif isinstance(event, StageStarted) and event.candidates:
             said = f"{reading.title}: writing {event.candidates:,} candidates"
+        elif isinstance(event, StageStarted) and event.stage == "measure":
+            said = f"{reading.title}: phrases for codebooks, then counts"
         elif isinstance(event, Finished):
             said = f"{event.records:,} records, ε {reading.spent:.3g} of {reading.epsilon:g} spent"
         else:

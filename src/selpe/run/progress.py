@@ -19,6 +19,7 @@ from selpe.events import Answered, Event, Finished, Included, PoolReady, Selecte
 Doing = Literal["preparing", "training", "writing", "choosing", "done"]
 WINDOW = 30.0  # seconds over which speeds are averaged
 KEPT_SAMPLES = 8
+_MEASURING = {"writing": "writing phrases", "choosing": "counting with noise"}
 AT_ONCE = 32.0  # candidates before a pace can be told: many are begun at once, and all of their prompts read first
 
 
@@ -89,6 +90,8 @@ class ProgressReading:
             "guides": "Guides",
             "round": f"Round {self.number} of {self.rounds}",
             "more": "Filling up classes",
+            "measure": "Measuring",
+            "measured": "Writing what was measured",
             "further": "Further records",
             "bundles": "Final choice",
             "seeds": "First texts",
@@ -107,6 +110,8 @@ class ProgressReading:
     @property
     def activity(self) -> str:
         """What is being done within the stage."""
+        if self.stage == "measure" and self.doing in _MEASURING:
+            return _MEASURING[self.doing]
         return {
             "preparing": "loading",
             "training": f"step {self.pool_done:,} of {self.pool_size:,}",
@@ -166,6 +171,8 @@ class Meter:
                     self._pool_size = self._pool_tries = self._pool_contexts = 0
                     self._doing = "choosing"
                 case Selected():
+                    if self._stage == "measure":
+                        self._doing = "choosing"
                     epsilon = (
                         event.epsilon_replace_one if self._adjacency == "replace-one" else event.epsilon_add_remove
                     )
@@ -183,6 +190,9 @@ class Meter:
         self._stage, self._number = event.stage, event.number
         self._pool_size, self._pool_tries, self._pool_contexts = event.candidates, 0, 0
         self._doing = "writing" if event.candidates else "choosing"
+        if event.stage == "measured" and event.number == 1:
+            # As many were announced as there are records; what the model has right is kept.
+            self._total -= max(0, min(self._total - self._before, self._records) - event.candidates)
         # Filling up and unforeseen pools come on top of what was announced.
         self._total = max(self._total, self._before + event.candidates)
 
@@ -203,7 +213,10 @@ class Meter:
         self._prompt += event.prompt_tokens
         self._completion += event.completion_tokens
         self._pool_tries += tries
-        self._pool_contexts += event.count - tries
+        if self._stage == "measure":
+            self._doing = "writing"  # phrases, which are no candidates
+        else:
+            self._pool_contexts += event.count - tries
         if event.replayed:
             self._replayed += event.count
             self._fresh_since = moment if not self._fresh_answers else self._fresh_since
