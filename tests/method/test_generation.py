@@ -21,9 +21,10 @@ from selpe.method.generation import (
 )
 from selpe.method.guides import Guide, builtin_guides, family_of, user_guides, written_guides
 from selpe.method.phrases import repetitive
+from selpe.method.record_forms import Fact
 from selpe.models import Answer, Capabilities, Request
 from selpe.models.fake import FakeModel, Faults
-from selpe.schema import Schema
+from selpe.schema import Schema, Span
 from small_world import SCHEMA, UNLABELLED, drawn
 
 DOCUMENT, CHAT = Guide("doc"), Guide("chat", family="chat")
@@ -277,3 +278,73 @@ def test_a_text_that_goes_in_circles_is_not_taken() -> None:
     made = Generator(Circling(), SCHEMA, stages=1, attempts=2).generate(proposals(3))
     assert made.candidates == (None,) * 3
     assert (made.effort.retries["repetitive"], made.effort.given_up["repetitive"]) == (3, 3)
+
+
+# -- facts -------------------------------------------------------------------------------------------------------------
+
+FACTS: tuple[tuple[str, Fact], ...] = (
+    ("topic", "lost key"),
+    ("channel", "mail"),
+    ("minutes", Span(20, 30)),
+    ("waited", None),
+)
+
+
+@pytest.mark.parametrize("guide", [DOCUMENT, CHAT, Guide("seeded", hints=2)])
+@pytest.mark.parametrize("stages", [1, 2])
+def test_a_candidate_has_the_facts_of_its_proposal(guide: Guide, stages: int) -> None:
+    made = Generator(FakeModel(), SCHEMA, stages=stages).generate(proposals(30, guide, facts=FACTS))
+    for candidate in made.candidates:
+        assert candidate is not None
+        assert candidate.proposal.facts == FACTS
+        record = candidate.record
+        assert (record["topic"], record["channel"], record["waited"]) == ("lost key", "mail", None)
+        assert 20 <= int(record["minutes"]) <= 30  # type: ignore[arg-type]
+    assert len({candidate.record["minutes"] for candidate in made.candidates if candidate}) > 3
+
+
+def test_facts_are_asked_for_in_the_prompt_and_stand_above_every_example() -> None:
+    model = Recorder()
+    Generator(model, SCHEMA).generate([Proposal(DOCUMENT, 1, label="low", facts=FACTS)])
+    first = model.asked[0].prompt
+    asked = "urgency low (can wait), topic lost key, channel mail (by letter), minutes 20 to 30, waited unknown:"
+    assert asked in first
+    # What stands above an example: the same fields in the same order, with its own values.
+    assert (
+        "urgency low (can wait), topic lost password, channel phone (by telephone), minutes 5 min, waited 2:" in first
+    )
+    shown = "urgency high (today), topic line is dead, channel visit (in person), minutes 30 min, waited unknown:"
+    assert shown in first
+    assert first.rstrip().endswith(asked)
+
+
+def test_chat_prompts_say_that_the_facts_must_be_there() -> None:
+    model = Recorder()
+    Generator(model, SCHEMA).generate([Proposal(CHAT, 1, label="low", facts=FACTS)])
+    assert "topic lost key and channel mail (by letter) and minutes 20 to 30" in model.asked[0].messages[0].content
+
+
+def test_proposals_with_facts_share_one_order_of_examples() -> None:
+    """Their headings differ enough: one order is read once for all, three of them three times."""
+    model = Recorder()
+    Generator(model, SCHEMA).generate([Proposal(DOCUMENT, seed, label="low", facts=FACTS) for seed in range(12)])
+    with_facts = {request.prompt for request in model.asked if request.key.startswith("I:")}
+    assert len(with_facts) == 1
+    other: list[tuple[str, Fact]] = [("channel", "visit"), ("minutes", Span(1, 9))]
+    model.asked.clear()
+    for facts in (FACTS, (FACTS[0], *other, FACTS[3])):
+        Generator(model, SCHEMA).generate([Proposal(DOCUMENT, 5, label="low", facts=tuple(facts))])
+    one, two = (request.prompt for request in model.asked if request.key.startswith("I:"))
+    shared = next(i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b)
+    assert shared > 0.7 * len(one)  # the same fields: examples and their headings are the same
+
+
+def test_facts_take_the_place_of_seeded_values() -> None:
+    model = Recorder()
+    Generator(model, SCHEMA).generate([Proposal(Guide("seeded", hints=2), 1, label="low", facts=FACTS[:1])])
+    record = next(request for request in model.asked if request.json_schema)
+    assert record.json_schema is not None
+    assert {name for name, domain in record.json_schema["properties"].items() if "const" in domain} == {
+        "topic",
+        "urgency",
+    }

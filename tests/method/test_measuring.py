@@ -355,17 +355,22 @@ def test_a_pair_is_counted_as_one_table_and_costs_as_much_as_any(tmp_path: Path)
 
 
 def test_what_goes_together_only_through_the_class_is_not_tilted_twice(tmp_path: Path) -> None:
-    """Channel and minutes follow the urgency: within a class they have nothing to do with each other."""
-    world = World(
-        tmp_path, rows=told(400), rounds=1, epsilon=200.0,
-        measure=named("channel", "solved", "minutes", pairs=(("channel", "minutes"),)),
-    )  # fmt: skip
+    """Channel and minutes both follow the urgency: within a class they have nothing to do with each other."""
+    chance, rows = random.Random(3), []
+    for row in told(600):
+        by_phone, long = (chance.random() < (0.85 if row["urgency"] == label else 0.15) for label in ("low", "high"))
+        minutes = chance.randint(70, 90) if long else chance.randint(2, 20)
+        rows.append(row | {"channel": "phone" if by_phone else "visit", "minutes": minutes})
+    fields = ("channel", "minutes")
+    world = World(tmp_path, rows=rows, rounds=1, epsilon=200.0, measure=named(*fields, pairs=(fields,)))
     tables = measured(world)
     (pair,) = tables.pairs
     shares = tables.fields["minutes"].shares
-    for row, code in ((0, 0), (1, 2)):  # low by telephone, high in person
-        tilted = shares[row] * pair.tilt[code]
-        assert apart(tilted / tilted.sum(), shares[row]) < 0.08
+    assert apart(shares[:1], shares[1:]) > 0.5
+    for of_class in shares:
+        for code in (0, 2):  # by telephone, in person
+            tilted = of_class * pair.tilt[code]
+            assert apart(tilted / tilted.sum(), of_class) < 0.12
 
 
 def test_what_goes_together_within_a_class_is_drawn_together(tmp_path: Path) -> None:

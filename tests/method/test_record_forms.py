@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import date
+from decimal import Decimal
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
-from selpe.method.record_forms import _up_to, constraint, line_grammar, parse, written
-from selpe.schema import Schema
+from selpe.method.guides import Form
+from selpe.method.record_forms import Fact, _up_to, constraint, line_grammar, parse, written
+from selpe.schema import Record, Schema, Span
 from small_world import SCHEMA, drawn
 
 
@@ -125,3 +129,55 @@ def test_a_text_that_runs_on_into_other_fields_ends_where_they_begin(mark: str) 
 def test_a_text_may_hold_colons_and_semicolons_of_its_own() -> None:
     record = {**drawn(1)[0], "topic": "two things; first: the door"}
     assert parse(SCHEMA, written(SCHEMA, record, "lines"), "lines") == record
+
+
+# -- facts -------------------------------------------------------------------------------------------------------------
+
+VISIT: Record = {
+    "topic": "lost password", "channel": "mail", "minutes": 30, "waited": 5, "score": 7.5, "solved": True,
+    "day": "2024-03-05", "urgency": "low",
+}  # fmt: skip
+# A fact, and values with and without it.
+FACTS: list[tuple[str, Fact, list[Any], list[Any]]] = [
+    ("channel", "mail", ["mail"], ["phone", "visit"]),
+    ("solved", True, [True], [False]),
+    ("topic", "lost password", ["lost password"], ["lost passwords", "line is dead"]),
+    ("minutes", Span(20, 30), [20, 25, 30], [19, 31, 3, 90]),
+    ("minutes", 25, [25], [24, 2, 250]),
+    ("waited", Span(0, 9), [0, 9], [None, 10, 240]),
+    ("waited", None, [None], [0, 240]),
+    ("score", Span(Decimal("2.5"), Decimal("7.5")), [2.5, 5, 7.5], [2, 8, 7.25, None]),
+    ("day", Span(date(2024, 2, 28), date(2024, 3, 1)), ["2024-02-28", "2024-02-29", "2024-03-01"],
+     ["2024-02-27", "2024-03-02", "2024-02-30"]),
+]  # fmt: skip
+
+
+def accepted(limits: dict[str, Any], text: str) -> bool:
+    grammar = limits.get("grammar") or LLMatcher.grammar_from_json_schema(
+        limits["json_schema"], defaults={"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    )
+    matcher = LLMatcher(letters(), grammar)
+    return matcher.consume_tokens(list(text.encode())) and matcher.is_accepting()
+
+
+@pytest.mark.parametrize("form", ["json", "lines"])
+@pytest.mark.parametrize(("name", "fact", "inside", "outside"), FACTS, ids=lambda value: str(value)[:20])
+def test_a_fact_binds_while_decoding(form: Form, name: str, fact: Fact, inside: list[Any], outside: list[Any]) -> None:
+    limits = constraint(SCHEMA, {"urgency": "low", name: fact}, form)
+    end = "\n" if form == "lines" else ""
+    for value in inside:
+        assert accepted(limits, written(SCHEMA, VISIT | {name: value}, form) + end), value
+    for value in outside:
+        assert not accepted(limits, written(SCHEMA, VISIT | {name: value}, form) + end), value
+    assert not accepted(limits, written(SCHEMA, VISIT | {"urgency": "high"}, form) + end)
+
+
+@pytest.mark.parametrize("form", ["json", "lines"])
+def test_several_facts_bind_together_and_leave_the_other_fields_free(form: Form) -> None:
+    fixed: dict[str, Fact] = {"urgency": "low", "channel": "mail", "minutes": Span(20, 30), "waited": None}
+    limits = constraint(SCHEMA, fixed, form)
+    end = "\n" if form == "lines" else ""
+    for row in drawn(20):
+        fitting = row | {"urgency": "low", "channel": "mail", "minutes": 22, "waited": None}
+        assert accepted(limits, written(SCHEMA, fitting, form) + end)
+        assert not accepted(limits, written(SCHEMA, fitting | {"minutes": 31}, form) + end)
