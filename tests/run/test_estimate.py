@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from selpe.config import RunConfig, check_config
+from selpe.events import Event, Started
+from selpe.intake import write_table
 from selpe.method.from_settings import guides_of
+from selpe.models.encoders.hashing import HashingEncoder
 from selpe.models.fake import FakeModel
 from selpe.models.machine import this_machine
-from selpe.run.estimate import candidates_of, estimate, stand_in_guides
-from small_world import SCHEMA, UNLABELLED
+from selpe.privacy.measure_plan import Measurable, MeasurePlan, plan_measurement
+from selpe.run.estimate import candidates_of, estimate, phrases_of, stand_in_guides
+from selpe.run.lifecycle import Run
+from selpe.run.methods import recipe_of
+from small_world import SCHEMA, UNLABELLED, drawn
 
 
 def config(**settings: Any) -> RunConfig:
@@ -105,3 +112,67 @@ def test_candidates_are_k_per_record_and_a_sample_per_guide() -> None:
 def test_guides_are_counted_as_a_run_counts_them(guides: Any) -> None:
     settings = config(guides=guides, llm="fake")
     assert len(stand_in_guides(settings, SCHEMA)) == len(guides_of(settings, SCHEMA, FakeModel()))
+
+
+# -- measured tables --------------------------------------------------------------------------------------------------
+
+
+def measured(**given: Any) -> MeasurePlan:
+    offered = Measurable(("topic", "channel", "minutes"), **given)
+    found = plan_measurement(offered, units=200, classes=2, epsilon=2.0, adjacency="replace-one")
+    assert found is not None
+    return found
+
+
+def test_records_that_may_be_written_anew_are_counted() -> None:
+    settings = config(records=100, multiplicity=3)
+    counted = {
+        (measured, steered): candidates_of(settings, SCHEMA, guides=6, voted=False, measured=measured, steered=steered)
+        for measured in (False, True)
+        for steered in (False, True)
+    }
+    assert counted == {(False, False): 300, (False, True): 300, (True, True): 400, (True, False): 200}
+    large = config(records=1000, core=100, multiplicity=3)
+    assert candidates_of(large, SCHEMA, guides=6, voted=False, measured=True, steered=False) == 2 * 100 + 900
+
+
+def test_the_estimate_is_what_a_run_announces_at_most(tmp_path: Path) -> None:
+    write_table(drawn(40, offset=9000), SCHEMA, tmp_path / "private.csv")
+    SCHEMA.save(tmp_path / "schema.yaml")
+    place = {"data": str(tmp_path / "private.csv"), "schema": str(tmp_path / "schema.yaml"), "out": str(tmp_path / "o")}
+    settings = config(**place, epsilon=4.0, records=12, llm="fake", encoder="hash")
+    recipe = recipe_of("selpe")
+    plan = recipe.plan(settings, SCHEMA, 40)
+    expected = recipe.estimate(settings, SCHEMA, plan, [])
+    heard: list[Event] = []
+    run = Run.create(settings, ledger=tmp_path / "ledger")
+    run.execute(model=FakeModel(), encoder=HashingEncoder(64), emit=heard.append)
+    assert expected.candidates == next(event.candidates for event in heard if isinstance(event, Started))
+
+
+def test_phrases_are_for_short_texts_and_no_more_than_rows_can_vote_for() -> None:
+    assert phrases_of(SCHEMA, measured(named=True)) == {"topic": measured().phrases}
+    voted = measured()
+    assert voted.votes == 1
+    assert phrases_of(SCHEMA, voted) == {"topic": voted.phrases}
+    twice = replace(voted, looks=(0.5, 0.5))
+    assert phrases_of(SCHEMA, twice)["topic"] > voted.phrases
+    structured = plan_measurement(
+        Measurable(("channel",), named=True), units=200, classes=2, epsilon=2.0, adjacency="replace-one"
+    )
+    assert structured is not None
+    assert phrases_of(SCHEMA, structured) == {}
+
+
+def test_a_phrase_is_eight_tokens_and_its_prompt() -> None:
+    plain = estimate(config(), SCHEMA, candidates=100)
+    more = estimate(config(), SCHEMA, candidates=100, phrases={"topic": 500})
+    assert more.completion_tokens == plain.completion_tokens + 8 * 500
+    assert more.prompt_tokens > plain.prompt_tokens + 10 * 500
+    assert more.seconds > plain.seconds
+
+
+def test_tokens_of_earlier_runs_have_phrases_in_already() -> None:
+    assert estimate(config(), SCHEMA, candidates=300, runs=[manifest()], phrases={"topic": 500}) == estimate(
+        config(), SCHEMA, candidates=300, runs=[manifest()]
+    )

@@ -103,8 +103,8 @@ def test_measuring_has_words_and_its_phrases_are_no_candidates() -> None:
     assert (reading.activity, reading.done, reading.total, reading.retried) == ("writing phrases", 10, 20, 0)
     assert (reading.steps, reading.completion_tokens) == (10, 10 * 50 + 300 * 8)
     reading = world.hear(choice("measure-1", 1.0))
-    assert (reading.activity, reading.spent) == ("counting with noise", pytest.approx(1.2))
-    assert reading.share == 0.5
+    assert (reading.activity, reading.share) == ("counting with noise", 0.5)
+    assert reading.spent == pytest.approx(1.2)
 
 
 def test_records_that_stay_as_they_are_shorten_the_way() -> None:

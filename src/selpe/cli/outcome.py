@@ -65,7 +65,7 @@ def _measured(plan: SpendingPlan) -> str:
     from selpe.privacy.plan import Plan
 
     last = measuring_steps(plan)[-1:] if isinstance(plan, Plan) else []
-    return "".join(f"{escape(one.what)}; {one.noise} rows a cell [dim]({one.expected} to expect)[/]" for one in last)
+    return "".join(f"{escape(one.what)}; {one.noise} rows a cell [dim](to expect: {one.expected})[/]" for one in last)
 
 
 def _protected(found: Preflight) -> str:

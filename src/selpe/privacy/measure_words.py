@@ -120,7 +120,7 @@ def _expected(plan: Plan, clusters: int) -> str:
     """Rows in a cell where all are spread evenly: of a number in bins, and of a text in clusters."""
     each = plan.units / max(1, len(plan.rows))
     bins = 0 if plan.measure is None else plan.measure.bins
-    return f"{_rows(each / bins)} ({bins} bins), {_rows(each / clusters)} ({clusters} clusters)"
+    return f"{_rows(each / bins)} in each of {bins} bins, {_rows(each / clusters)} in each of {clusters} clusters"
 
 
 def _rows(count: float) -> str:

@@ -17,6 +17,7 @@ from selpe.schema import Schema
 
 if TYPE_CHECKING:
     from selpe.method.guides import Guide
+    from selpe.privacy.measure_plan import MeasurePlan
 
 # Tokens written per second and core by SmolLM2-135M in whole runs; speed falls as weights grow. Without AVX-512 the
 # arithmetic is the limit, and reading prompts takes as long as writing. ARM was not measured and is taken for slow.
@@ -26,6 +27,7 @@ _SLOWER = {"llamacpp": 0.28, "transformers": 0.1}
 _TOKENS_PER_WORD = 1.35  # the fake model counts words and marks; tokenizers cut finer
 _TRIES, _TRIES_BY_RULES = 1.05, 1.3  # answers per candidate where nothing is known: a rule can only be tried
 _SAMPLE = 12
+_PHRASE_TOKENS = 8.0
 _MOST_REPLAYED = 0.05  # a run mostly replayed from disk tells nothing about speed
 
 
@@ -66,15 +68,20 @@ def estimate(
     candidates: int,
     runs: Iterable[Mapping[str, Any]] = (),
     dry: Callable[[], Tokens] | None = None,
+    phrases: Mapping[str, int] | None = None,
 ) -> Estimate:
     """The estimate for a run that generates this many candidates; `runs` are manifests of earlier runs.
 
-    `dry` says what a few candidates take on the fake model, for methods with prompts of their own.
+    `dry` says what a few candidates take on the fake model, for methods with prompts of their own. `phrases` says how
+    many values of text fields are written alone; tokens of earlier runs have them in already.
     """
     earlier = [run for run in runs if _tells(run) and run["settings"].get("llm") == config.llm]
     same = [run for run in earlier if run["settings"].get("method", "selpe") == config.method]
-    per = _measured_tokens(same, schema.fingerprint()) or (_dry_tokens(config, schema) if dry is None else dry())
-    prompt, completion = round(per.prompt * candidates), round(per.completion * candidates)
+    known = _measured_tokens(same, schema.fingerprint())
+    per = known or (_dry_tokens(config, schema) if dry is None else dry())
+    alone = [] if known else [(_phrase_tokens(schema, name), count) for name, count in (phrases or {}).items()]
+    prompt = round(per.prompt * candidates + sum(one.prompt * count for one, count in alone))
+    completion = round(per.completion * candidates + sum(one.completion * count for one, count in alone))
     speeds = [run["counts"]["completion_tokens"] / run["seconds"] / _engines(run["settings"]) for run in earlier[-5:]]
     if speeds:
         speed = median(speeds) * _engines(
@@ -89,12 +96,32 @@ def estimate(
     return Estimate(candidates, prompt, completion, completion / speed, basis, cost)
 
 
-def candidates_of(config: RunConfig, schema: Schema, *, guides: int, voted: bool) -> int:
-    """How many candidates a run generates: K per record of the core, one for each record beyond it, and a small sample
-    per guide where guides are voted on."""
+def candidates_of(
+    config: RunConfig, schema: Schema, *, guides: int, voted: bool, measured: bool = False, steered: bool = True
+) -> int:
+    """How many candidates a run generates at most: K per record of the core, one for each record beyond it, and a small
+    sample per guide where guides are voted on.
+
+    Where tables are measured, every record of the core may be written anew; and where rounds are not `steered` by
+    private rows besides, K is 1.
+    """
     sample = guides * max(1, len(schema.labels)) * config.guide_sample if voted and guides > 1 else 0
     core = min(config.records, config.core)
-    return config.multiplicity * core + config.records - core + sample
+    each = (config.multiplicity if steered or not measured else 1) + measured
+    return each * core + config.records - core + sample
+
+
+def phrases_of(schema: Schema, measure: MeasurePlan) -> dict[str, int]:
+    """How many values of each short text field are written alone to be measured with: at most, where rows vote."""
+    from selpe.method.codebooks import is_short
+    from selpe.method.measuring import ALIKE
+    from selpe.schema import TextField
+
+    names = measure.fields or measure.candidates
+    texts = [name for name in names if isinstance(one := schema.field(name), TextField) and is_short(one, schema)]
+    texts = texts[: measure.votes] if measure.votes else texts
+    more = ALIKE * (len(measure.looks) - 1)
+    return dict.fromkeys(texts, measure.phrases + more)
 
 
 def _tells(run: Mapping[str, Any]) -> bool:
@@ -132,6 +159,22 @@ def _dry_tokens(config: RunConfig, schema: Schema) -> Tokens:
     effort = Generator(model, schema, stages=config.stages, attempts=1).generate(proposals).effort
     tries = _TRIES_BY_RULES if schema.rules else _TRIES
     return Tokens.counted(effort.prompt_tokens, effort.completion_tokens, _SAMPLE, tries)
+
+
+def _phrase_tokens(schema: Schema, name: str) -> Tokens:
+    """Tokens per value of a text field written alone: of the real prompts, and the few that it has itself."""
+    from selpe.method.phrases import PhraseWriter
+    from selpe.models.fake import FakeModel
+    from selpe.schema import TextField
+
+    read: list[int] = []
+    field = schema.field(name)
+    if isinstance(field, TextField):
+        writer = PhraseWriter(
+            FakeModel(context_length=10**6), schema, watch=lambda answer: read.append(answer.prompt_tokens)
+        )
+        writer.write(field, _SAMPLE)
+    return Tokens(_TOKENS_PER_WORD * sum(read) / _SAMPLE, _PHRASE_TOKENS)
 
 
 def stand_in_guides(config: RunConfig, schema: Schema) -> tuple[Guide, ...]:

@@ -16,7 +16,7 @@ from selpe.method.quotas import class_quotas
 from selpe.models.answers import RememberingModel
 from selpe.privacy.plan import Plan
 from selpe.privacy.table import PrivateTable
-from selpe.run.estimate import Estimate, candidates_of, estimate, stand_in_guides
+from selpe.run.estimate import Estimate, candidates_of, estimate, phrases_of, stand_in_guides
 from selpe.run.large import further
 from selpe.run.large.answers import ChunkAnswers
 from selpe.run.large.composition import Composition
@@ -53,6 +53,7 @@ class SelectionGuidedEvolution:
             seed=parts.config.seed,
             emit=parts.emit if beyond <= 0 else _as_core(parts.emit, beyond),
         ).run()
+        in_turn = method.mixed or self.plan.measure is not None
         whole = None
         if beyond > 0:
             evolved, whole = self._beyond_core(evolved, schema)
@@ -61,7 +62,7 @@ class SelectionGuidedEvolution:
             records=tuple(candidate.record for candidate in evolved.candidates),
             raw=tuple(RawOutput(made.raw, made.proposal.label, made.record) for made in evolved.candidates),
             drawn=evolved.drawn,
-            notes={"guide": None if method.mixed else evolved.guide.name, "bundle": evolved.release}
+            notes={"guide": None if in_turn else evolved.guide.name, "bundle": evolved.release}
             | ({} if whole is None else {"core": len(whole.core), "missing": whole.missing}),
             evolved=evolved,
             whole=whole,
@@ -120,8 +121,13 @@ def _estimate(
     config: RunConfig, schema: Schema, plan: SpendingPlan, runs: Sequence[Mapping[str, Any]]
 ) -> Estimate:  # fmt: skip
     guides = len(stand_in_guides(config, schema))
-    candidates = candidates_of(config, schema, guides=guides, voted="guide" in plan.prices())
-    return estimate(config, schema, candidates=candidates, runs=runs)
+    measure = plan.measure if isinstance(plan, Plan) else None
+    steered = isinstance(plan, Plan) and plan.record_epsilon > 0
+    candidates = candidates_of(
+        config, schema, guides=guides, voted="guide" in plan.prices(), measured=measure is not None, steered=steered
+    )
+    phrases = {} if measure is None else phrases_of(schema, measure)
+    return estimate(config, schema, candidates=candidates, runs=runs, phrases=phrases)
 
 
 def _build(parts: Parts) -> Synthesizer:
