@@ -21,7 +21,7 @@ from selpe.privacy.noise import CountingFit, CountingLaw, CountingNoise, count_n
 CHOICE_SHARE, CHOICE_CAP = 0.2, 0.5  # of ε, for votes on which fields to measure
 LEAST = 25.0  # n·ε below which a table would be all noise
 # From so many rows times ε on: so many tables.
-TABLES = ((0.0, 1), (800.0, 2), (2000.0, 4), (5000.0, 99))
+TABLES = ((0.0, 1), (2000.0, 2), (5000.0, 4), (12000.0, 99))
 # From r on: clusters of a short text, bins of a number.
 CODES = ((0.0, 32, 4), (60.0, 48, 6), (120.0, 96, 6), (600.0, 256, 8), (1500.0, 512, 10))
 TWO_LOOKS = 4000.0  # r from which on a second, finer look pays
