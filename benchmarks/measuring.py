@@ -14,6 +14,7 @@ import argparse
 import json
 import math
 import os
+import random
 import sys
 import tempfile
 import time
@@ -60,6 +61,18 @@ class Bench:
     options: argparse.Namespace
     seed: int
     real: list[Record]
+
+    def rows(self, per_class: int) -> list[Record]:
+        """Private rows: true ones, or such that have nothing to say, for a control."""
+        rows, label = self.split.private(per_class), self.split.schema.label
+        chance = random.Random(f"{self.options.rows_are}:{self.seed}")
+        if self.options.rows_are == "shuffled" and label is not None:
+            labels = chance.sample([row[label] for row in rows], len(rows))
+            return [{**row, label: one} for row, one in zip(rows, labels, strict=True)]
+        if self.options.rows_are == "foreign":
+            made = [one.record for one in self.run(rows, 0.0, 0)[1].candidates]
+            return chance.sample(made, min(len(rows), len(made)))
+        return rows
 
     def plan(self, rows: Sequence[Record], epsilon: float, measure: Sequence[str] | None) -> Plan:
         schema = self.split.schema
@@ -141,6 +154,8 @@ def main() -> None:
     parser.add_argument("--bundles", type=int, default=128)
     parser.add_argument("--measure", nargs="*", help="fields to measure; default: by vote")
     parser.add_argument("--off", action="store_true", help="nothing is measured: the method as it was before")
+    parser.add_argument("--rows-are", choices=["true", "shuffled", "foreign"], default="true", dest="rows_are",
+                        help="shuffled: labels changed at random among rows; foreign: made by the model, not real")  # fmt: skip
     parser.add_argument("--side", choices=["validation", "test"], default="validation")
     parser.add_argument("--llm", default="smollm2")
     parser.add_argument("--store", type=Path, default=Path("runs/measuring"))
@@ -168,6 +183,7 @@ def _measure(
     answers = SharedAnswers(options.store / "answers", f"{data}-{seed}-{slug(options.llm)}", model, encoder)
     bench = Bench(split, answers, encoder, options, seed, real)
     way = "off" if options.off else "+".join(options.measure) if options.measure else "auto"
+    way += "" if options.rows_are == "true" else f" {options.rows_are}"
 
     def keep(name: str, make: Any) -> None:
         key = f"{options.side}|{data}|{seed}|{options.per_class}|{name}"
@@ -185,7 +201,7 @@ def _measure(
     for draw in range(options.controls):
         keep(f"auto|{len(few)}|0|{draw}", lambda draw=draw: bench.point(few, 0.0, draw))
     for count in options.rows:
-        rows = split.private(round(count / len(split.schema.labels)))
+        rows = bench.rows(round(count / len(split.schema.labels)))
         keep(f"real|{count}|inf|0", lambda rows=rows: bench.figures(rows, {}))
         for epsilon in options.epsilons:
             for draw in range(options.draws):
