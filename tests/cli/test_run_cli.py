@@ -94,7 +94,7 @@ def test_machines_get_outlook_events_and_result(project: Path) -> None:
     result = selpe("run", "--json", "--name", "mine")
     assert result.code == 0, result.err
     first, *middle, last = result.lines
-    assert first["outlook"]["estimate"]["candidates"] == 36
+    assert first["outlook"]["estimate"]["candidates"] == 24  # each record once, and once more around measured facts
     events = [line["event"] for line in middle if "event" in line]
     assert (events[0], events[-1]) == (Started.__name__, Finished.__name__)
     assert (last["done"]["run"], last["done"]["records"], last["done"]["private"]) == ("mine", 12, True)
@@ -188,8 +188,11 @@ def test_the_papers_configuration_switches_ours_off(project: Path) -> None:
     result = selpe("run", "--method", "paper", "--json", "--dry-run")
     plan = result.lines[0]["outlook"]["plan"]
     assert (plan["guide_epsilon"], plan["bundle_epsilon"], plan["vote"]) == (None, None, "prototype")
-    plan = selpe("run", "--json", "--dry-run").lines[0]["outlook"]["plan"]
+    assert plan["measure"] is None
+    plan = selpe("run", "--json", "--dry-run", "--set", "measure=off").lines[0]["outlook"]["plan"]
     assert plan["guide_epsilon"] > 0 < plan["bundle_epsilon"]
+    plan = selpe("run", "--json", "--dry-run").lines[0]["outlook"]["plan"]
+    assert plan["measure"]["epsilon"] > plan["bundle_epsilon"] > 0
 
 
 # -- stopping and going on -------------------------------------------------------------------------------------------
@@ -285,6 +288,63 @@ def test_preview_needs_no_table_and_spends_nothing(project: Path) -> None:
     assert not (project / "ledgers").exists()
 
 
+def test_codebooks_are_previewed_without_the_table_and_at_no_cost(project: Path) -> None:
+    (project / "desk.csv").unlink()
+    result = selpe("preview", "--codebook", "--rows", "40")
+    assert result.code == 0, result.err
+    for words in ("channel (category, 3 codes)", "visit", "(missing)", "a table of 40 rows.", "nothing was spent"):
+        assert words in result.out
+    books = {line["codebook"]["field"]: line["codebook"] for line in selpe("preview", "--codebook", "--json").lines}
+    assert list(books) == [name for name in SCHEMA.names if name != "urgency"]
+    assert all(book["size"] == len(book["codes"]) > 1 for book in books.values())
+    assert books["channel"]["codes"] == ["phone", "mail", "visit"]
+    assert books["minutes"]["codes"][0].startswith("1 to")
+    assert not (project / "ledgers").exists()
+    assert not (project / "runs").exists()
+
+
+def test_codebooks_are_of_the_fields_that_are_named(project: Path) -> None:
+    lines = selpe("preview", "--codebook", "--field", "solved", "--field", "day", "--json").lines
+    assert [line["codebook"]["field"] for line in lines] == ["solved", "day"]
+    lines = selpe("preview", "--codebook", "--set", "measure=[day]", "--json").lines
+    assert [line["codebook"]["field"] for line in lines] == ["day"]
+    refused = selpe("preview", "--codebook", "--set", "measure=[day]", "--field", "solved")
+    assert (refused.code, "'solved' would not be measured" in refused.err) == (2, True)
+    assert "assumed" in selpe("preview", "--codebook", "--field", "day").out
+    assert selpe("preview", "--field", "day").code == 2
+
+
+def test_a_codebook_is_what_the_run_counts_in(project: Path) -> None:
+    told = selpe("preview", "--codebook", "--field", "channel", "--json").lines[0]["codebook"]
+    assert selpe("run", "--name", "one", "--set", "measure=[channel]").code == 0
+    found = json.loads((project / "runs" / "one" / "release" / "measurements.json").read_text(encoding="utf-8"))
+    assert found["looks"][0]["tables"][0]["axes"][1]["codes"] == told["codes"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(("--rows", "2"), "No table is measured: with 2 records"), (("--set", "measure=off"), "'measure' is off")],
+)
+def test_where_nothing_would_be_measured_the_preview_says_why(
+    project: Path, arguments: tuple[str, str], words: str
+) -> None:
+    assert words in selpe("preview", "--codebook", *arguments).out
+    (line,) = selpe("preview", "--codebook", *arguments, "--json").lines
+    assert line["codebook"] is None
+    assert words in line["why"]
+
+
+def test_what_is_measured_is_told_before_the_run_and_where_it_is_after_it(project: Path) -> None:
+    result = selpe("run", "--name", "one", "--set", "measure=[channel, [channel, solved]]")
+    assert result.code == 0, result.err
+    assert "class × channel, class × solved, channel × solved; ±" in result.out
+    assert "rows a cell (to expect: " in result.out
+    assert "measurements.json (noisy counts, free to use)" in result.out
+    plain = selpe("run", "--name", "two", "--epsilon", "0", "--set", "measure=off")
+    assert plain.code == 0, plain.err
+    assert "measure" not in plain.out
+
+
 def test_runs_are_listed_with_state_records_epsilon_and_time(project: Path) -> None:
     assert "no runs" in selpe("runs").out
     selpe("run", "--name", "one", "--epsilon", "1", "--set", "budget=2")
@@ -333,7 +393,7 @@ def test_a_run_can_be_watched_while_it_runs(project: Path) -> None:
         url = next(line["watch"] for line in lines if "watch" in line)
         with urllib.request.urlopen(url + "stream", timeout=90) as stream:
             view = json.loads(stream.readline().decode().removeprefix("data: "))
-        assert (view["state"], view["reading"]["total"]) == ("running", 120)
+        assert (view["state"], view["reading"]["total"]) == ("running", 80)
     finally:
         process.kill()
         process.communicate()

@@ -49,7 +49,7 @@ def demo(
         "1", f"150 invented arrivals at an emergency clinic play the private table: {shown(folder / 'private.csv')}",
         f"their schema (fields, ranges, rules) is public: {shown(folder / 'schema.yaml')}",
     )  # fmt: skip
-    _say("2", "The model writes candidates from the schema alone; the table only ever votes, with noise")
+    _say("2", "The model writes from the schema alone; the table is only ever counted and voted with, under noise")
     flags: dict[str, Any] = {"records": records, "llm": llm, "epsilon": epsilon, "guide_sample": 3, "multiplicity": 2}
     flags |= {"encoder": encoder or ("hash" if llm == "fake" else "minilm")}
     # The example's budget is kept in its own folder: a second demo starts again, and no real ledger is used.

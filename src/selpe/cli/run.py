@@ -153,6 +153,15 @@ def preview(
     llm: Llm = None,
     seed: Seed = None,
     setting: Set = None,
+    codebook: Annotated[
+        bool, typer.Option("--codebook", help="Show what tables of counts would be counted in (docs/measuring.md).")
+    ] = False,
+    field: Annotated[
+        list[str] | None, typer.Option(help="With --codebook: this field alone; can be repeated.", show_default=False)
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="With --codebook: for a table of so many rows.", show_default=False)
+    ] = None,
 ) -> None:
     """Write a few candidates from the schema alone. Reads no private row and spends nothing."""
     from selpe.cli.conduct import opened_model
@@ -162,6 +171,13 @@ def preview(
     own = {name: value for name, value in (("llm", llm), ("seed", seed)) if value is not None}
     settings = _load(config, {**assigned(setting or []), **own})
     schema = Schema.load(settings.data_schema)
+    if codebook:
+        from selpe.cli.codebooks import preview_codebooks
+
+        preview_codebooks(settings, schema, rows=rows, fields=field or (), count=count)
+        return
+    if field or rows:
+        raise ConfigError("--field and --rows are for --codebook")
     with opened_model(settings) as model, err().status(f"writing {count} candidates") as status:
         found = candidates_of(settings, schema, model, count)
         status.stop()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 
 from selpe.config import RunConfig
 from selpe.errors import ConfigError
 from selpe.method.algorithm import Method
+from selpe.method.codebooks import Codebook
 from selpe.method.generation import Candidate, Generator, Proposal
 from selpe.method.guides import WRITTEN, Guide, builtin_guides, default_guide, user_guides, written_guides
+from selpe.method.measuring import Codebooks
 from selpe.models.base import ChatModel
-from selpe.privacy.measure_plan import Measurable
+from selpe.models.encoders.base import Encoder
+from selpe.privacy.measure_plan import Measurable, MeasurePlan
 from selpe.privacy.plan import Plan, make_plan
-from selpe.schema import Schema
+from selpe.schema import Record, Schema
 
 
 def guides_of(config: RunConfig, schema: Schema, model: ChatModel) -> tuple[Guide, ...]:
@@ -114,3 +118,30 @@ def preview(config: RunConfig, schema: Schema, model: ChatModel, count: int) -> 
         Proposal(guides[i % len(guides)], config.seed + i, label=labels[i % len(labels)] or None) for i in range(count)
     ]
     return [candidate for candidate in generator_of(config, schema, model).generate(proposals).candidates if candidate]
+
+
+def preview_codebooks(
+    config: RunConfig,
+    schema: Schema,
+    model: ChatModel,
+    encoder: Encoder,
+    plan: MeasurePlan,
+    *,
+    pool: int,
+    fields: Sequence[str] = (),
+) -> list[Codebook]:
+    """The codebooks that a run of this plan would count with, from a small pool; all that may be measured, or `fields`.
+
+    Reads no private row and spends nothing. A run has a larger pool, and in a second look finer codes where rows are.
+    """
+    found: dict[str, list[Record]] = {label: [] for label in schema.labels or ("",)}
+    for candidate in preview(config, schema, model, pool):
+        found[candidate.proposal.label or ""].append(candidate.record)
+    books = Codebooks(
+        schema=schema,
+        plan=plan,
+        encoder=encoder,
+        phrases=generator_of(config, schema, model).phrases(config.seed, lambda answer: None),
+        seed=config.seed,
+    )
+    return [books.codebook(name, found, phrases=True) for name in fields or plan.fields or plan.candidates]
