@@ -53,7 +53,7 @@ def make_world(folder: Path) -> World:
 def _run(folder: Path, name: str, epsilon: float) -> Path:
     settings = {
         "dataset": "desk", "data": str(folder / "private.csv"), "schema": str(folder / "schema.yaml"),
-        "test": str(folder / "test.csv"), "epsilon": epsilon, "records": 24, "guides": "off", "bundles": 0,
+        "test": str(folder / "test.csv"), "epsilon": epsilon, "records": 24, "guides": "off", "bundles": 0, "rounds": 2,
         "llm": "fake", "encoder": "hash", "out": str(folder / "runs"),
     }  # fmt: skip
     run = Run.create(check_config(settings, where="test"), name=name)
