@@ -17,7 +17,8 @@ from selpe.run.workspace import Workspace
 _SHOWN = (
     "epsilon", "delta", "adjacency", "unit", "records", "rounds", "batches", "alpha", "multiplicity", "votes",
     "measure", "mechanism", "epsilon_schedule", "guides", "guide_sample", "bundles", "contrast", "quota", "stages",
-    "kernel", "inclusion", "explore", "exemplars", "temperature", "record_temperature", "attempts", "llm", "encoder", "seed",
+    "kernel", "inclusion", "explore", "exemplars", "temperature", "record_temperature", "attempts", "llm", "encoder",
+    "seed",
 )  # fmt: skip
 
 
