@@ -2,7 +2,8 @@
 
 It follows the questions that NIST SP 800-226 tells a reader to ask of any claim of differential privacy. `build_card`
 gives plain data, card_text.py renders it. Nothing in it is computed from private rows: no fingerprint, no path, no
-count that the settings do not treat as public.
+count that the settings do not treat as public. Two private results that were paid for are told: which fields rows have
+voted to have counted, and whether the release follows the counts.
 """
 
 from __future__ import annotations
