@@ -82,7 +82,7 @@ test-ray: $(RAY_STAMP)
 
 audit: install
 	@$(BIN)/python benchmarks/audit.py && $(BIN)/python benchmarks/audit_looks.py && $(BIN)/python benchmarks/audit_counts.py
-	@$(BIN)/python benchmarks/audit_files.py && $(BIN)/python benchmarks/one_row_one_reading.py
+	@$(BIN)/python benchmarks/audit_measuring.py && $(BIN)/python benchmarks/audit_files.py && $(BIN)/python benchmarks/one_row_one_reading.py
 
 bench: install
 	@for script in selection_speed selection_signal encoder engine; do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
