@@ -78,13 +78,18 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "exp" / "cells").glob(f"*/{RESULT}")}
 
 
+def unmeasured(cell: Cell) -> Cell:
+    """The same cell without measured tables."""
+    return replace(cell, settings={**cell.settings, "measure": "off"})
+
+
 def test_cells_share_answers_and_say_what_they_would_take_alone(tmp_path: Path) -> None:
     model = FakeModel(seconds_per_answer=0.005)
-    grid = [cell for cell in cells() if cell.method == "selpe" and cell.kind == "run"]
+    grid = [unmeasured(cell) for cell in cells() if cell.method == "selpe" and cell.kind == "run"]
     with bench(tmp_path / "exp", model=model) as made:
         conduct(grid, made)
         runs = [result["run"] for cell in grid if (result := made.result(cell)) is not None]
-    # One round, no exemplars: ε = 0, ε = ∞ and ε = 2 ask for the same candidates.
+    # One round, no exemplars, nothing measured: ε = 0, ε = ∞ and ε = 2 ask for the same candidates.
     assert len(runs) == 3
     assert [run["fresh_tokens"] > 0 for run in runs] == [True, False, False]
     assert len({run["completion_tokens"] for run in runs}) == 1
@@ -235,8 +240,8 @@ def test_an_estimate_comes_before_and_knows_what_is_done(tmp_path: Path) -> None
 
 def test_texts_that_are_written_before_any_choice_are_counted_once(tmp_path: Path) -> None:
     one, several = (
-        [cell for cell in DESIGNS["main"](ask(size=size(draws=draws), methods=("selpe",))) if cell.kind == "run"]
-        for draws in (1, 4)
+        [unmeasured(cell) for cell in DESIGNS["main"](ask(size=one_size, methods=("selpe",))) if cell.kind == "run"]
+        for one_size in (size(draws=1), size(draws=4))
     )
     voted = [replace(cell, settings={**cell.settings, "guides": "auto"}) for cell in several]
     with bench(tmp_path / "exp") as made:

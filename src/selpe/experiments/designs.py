@@ -29,6 +29,7 @@ WITHOUT: Mapping[str, Mapping[str, Any]] = {
 LATER = ("without contrast", "without progressive quota", "without exploration")
 TWO_ROUNDS = "two rounds"
 WITHOUT_OURS: Mapping[str, Mapping[str, Any]] = {
+    "without measured tables": {"measure": "off"},
     "without guides": {"guides": "off"},
     "without bundles": {"bundles": 0},
     "without exploration": {"explore": 0.0},

@@ -76,6 +76,8 @@ def outlook(cells: Sequence[Cell], todo: Sequence[Cell], bench: Bench) -> GridOu
 def _pool(cell: Cell) -> tuple[Any, ...] | None:
     """The texts of a run that writes all before its first private choice: ε and draws share them. Else None."""
     settings = cell.settings
+    if settings.get("measure") != "off":
+        return None  # what is written around measured facts is another text at every ε and draw
     if cell.method != "selpe" or settings.get("rounds") != 1 or settings.get("guides") not in _NOT_VOTED:
         return None
     return cell.data, cell.seed, cell.llm, cell.per_class, *(settings.get(name) for name in _OF_TEXTS)
