@@ -154,8 +154,8 @@ def main() -> None:
     parser.add_argument("--bundles", type=int, default=128)
     parser.add_argument("--measure", nargs="*", help="fields to measure; default: by vote")
     parser.add_argument("--off", action="store_true", help="nothing is measured: the method as it was before")
-    parser.add_argument("--rows-are", choices=["true", "shuffled", "foreign"], default="true", dest="rows_are",
-                        help="shuffled: labels changed at random among rows; foreign: made by the model, not real")  # fmt: skip
+    without = "shuffled: labels changed at random among rows; foreign: records that the model made up"
+    parser.add_argument("--rows-are", choices=["true", "shuffled", "foreign"], default="true", help=without)
     parser.add_argument("--side", choices=["validation", "test"], default="validation")
     parser.add_argument("--llm", default="smollm2")
     parser.add_argument("--store", type=Path, default=Path("runs/measuring"))

@@ -201,10 +201,18 @@ def test_what_was_cut_short_is_left_out() -> None:
     assert PhraseWriter(Cut(), SCHEMA, 1).write(TOPIC, 10) == []
 
 
-def test_an_error_is_raised_and_not_left_out() -> None:
+def test_an_answer_that_never_came_is_asked_for_again_and_at_last_with_another_seed() -> None:
+    model = FakeModel(faults=Faults(timeout=0.3))
+    found = PhraseWriter(model, SCHEMA, 1).write(TOPIC, 100)
+    assert len(found) > 80
+    assert model.requests_served > 100
+    assert found == PhraseWriter(FakeModel(faults=Faults(timeout=0.3)), SCHEMA, 1).write(TOPIC, 100)
+
+
+def test_an_error_that_stays_is_raised_and_not_left_out() -> None:
     """A codebook with a phrase less would be another one than that of the resumed run."""
     with pytest.raises(ModelError, match="took too long"):
-        PhraseWriter(FakeModel(faults=Faults(timeout=0.05)), SCHEMA, 1).write(TOPIC, 100)
+        PhraseWriter(FakeModel(faults=Faults(timeout=1.0)), SCHEMA, 1).write(TOPIC, 10)
 
 
 def test_stopping_raises_and_gives_no_half_codebook() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
 from selpe.method.guides import Form
-from selpe.method.record_forms import Fact, _up_to, constraint, line_grammar, parse, written
+from selpe.method.record_forms import Fact, _up_to, agrees, constraint, line_grammar, parse, written
 from selpe.schema import Record, Schema, Span
 from small_world import SCHEMA, drawn
 
@@ -181,3 +181,24 @@ def test_several_facts_bind_together_and_leave_the_other_fields_free(form: Form)
         fitting = row | {"urgency": "low", "channel": "mail", "minutes": 22, "waited": None}
         assert accepted(limits, written(SCHEMA, fitting, form) + end)
         assert not accepted(limits, written(SCHEMA, fitting | {"minutes": 31}, form) + end)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fact", "right"),
+    [
+        ("amount", 700, Span(500, 999), True),
+        ("amount", 1000, Span(500, 999), False),
+        ("income", None, Span(Decimal(0), Decimal(5)), False),
+        ("income", None, None, True),
+        ("months", 36, 36, True),
+        ("months", 36, 60, False),
+    ],
+)
+def test_a_record_agrees_with_a_fact_by_its_value_or_its_span(name: str, value: Any, fact: Any, right: bool) -> None:
+    assert agrees(LOAN.field(name), value, fact) is right
+
+
+def test_white_space_in_a_phrase_is_no_difference() -> None:
+    topic = SCHEMA.field("topic")
+    assert agrees(topic, "lost key", "lost  key")
+    assert not agrees(topic, "lost keys", "lost key")

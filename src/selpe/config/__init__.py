@@ -87,7 +87,7 @@ class RunConfig(BaseModel):
     )
 
     records: int = Field(
-        300, ge=1, le=10_000_000, description="How many synthetic records to write (N); more cost no ε. 60 a class serve."
+        300, ge=1, le=10_000_000, description="How many synthetic records to write (N); more cost no ε."
     )
     core: int = Field(
         3000,

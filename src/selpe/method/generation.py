@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from selpe.errors import ModelError
 from selpe.method.guides import Form, Guide
 from selpe.method.phrases import PhraseWriter, prompt_templates, repetitive
-from selpe.method.record_forms import Fact, constraint, parse, written
+from selpe.method.record_forms import Fact, agrees, constraint, parse, written
 from selpe.models.base import Answer, ChatModel, Message, Place, Request
 from selpe.schema import BooleanField, CategoryField, Record, Schema, Span, TextField, Value
 
@@ -231,6 +231,8 @@ class Generator:
             return "rule" if all(violation.level == "rule" for violation in violations) else "invalid"
         if proposal.label is not None and self._schema.label_of(record) != proposal.label:
             return "wrong class"
+        if any(not agrees(self._schema.field(name), record[name], fact) for name, fact in proposal.facts):
+            return "wrong fact"  # of a server that ignores the schema it was given
         if any(repetitive(str(record[name])) for name in self._texts if record[name] is not None):
             return "repetitive"
         raw = answer.text if proposal.guide.form == "json" else self._schema.dumps(record)

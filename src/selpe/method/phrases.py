@@ -27,6 +27,7 @@ from selpe.models.base import Answer, ChatModel, Message, Place, Request
 from selpe.schema import CategoryField, Record, Schema, TextField
 
 MOST_REPEATS = 3
+ASKINGS, SEEDS = 3, 8  # of one phrase whose answer never came, and with how many seeds
 Frame = Literal["all classes", "own class", "no class", "most common", "alike"]
 HEAT, MIN_P = 1.3, 0.03
 MOST_TOKENS = 60
@@ -84,8 +85,20 @@ class PhraseWriter:
         """The valid answers without repetitions, in the order of the requests whatever order they come in."""
         requests = (self._request(field, Place(name, i), *one) for i, one in enumerate(asked))
         texts: dict[int, str] = {}
-        for answer in self.model.generate(requests, cancel=self.cancel):
+
+        def again(answer: Answer) -> Iterable[Request]:
+            """A lost answer is asked for as it was, and at last with another seed: no phrase is left out by chance."""
+            place, request = answer.place, answer.request
+            if answer.error is None or not answer.error.retryable or place.attempt + 1 == ASKINGS * SEEDS:
+                return ()
+            later = replace(place, attempt=place.attempt + 1)
+            seed = request.seed + 1 if later.attempt % ASKINGS == 0 else request.seed
+            return (replace(request, place=later, seed=seed),)
+
+        for answer in self.model.generate(requests, follow=again, cancel=self.cancel):
             if answer.error is not None:
+                if answer.error.retryable and answer.place.attempt + 1 < ASKINGS * SEEDS:
+                    continue
                 raise answer.error  # a codebook without it would be another one than the resumed run's
             self.watch(answer)
             text = self._read(field, answer)

@@ -39,6 +39,15 @@ def constraint(schema: Schema, fixed: Mapping[str, Fact], form: Form) -> dict[st
     return {"grammar": line_grammar(narrowed, values)}
 
 
+def agrees(field: Field, value: Value, fact: Fact) -> bool:
+    """Whether a record's value is what a fact says, in either form: lines keep no runs of white space."""
+    if isinstance(fact, Span):
+        return value is not None and field.within(fact).check(value) is None
+    if isinstance(fact, str) and isinstance(value, str):
+        return value.split() == fact.split()
+    return value == fact
+
+
 def parse(schema: Schema, text: str, form: Form) -> Record | None:
     """The record that a text holds, or None where it is not of the form. Validity is checked elsewhere."""
     if form == "lines":
