@@ -35,7 +35,7 @@ def test_both_files_are_written_and_parse(table: Path, tmp_path: Path) -> None:
     assert schema.names == ("complaint", "acuity", "age", "injury")
     assert schema.unconfirmed == schema.names
     config = load_config(tmp_path / "project" / "selpe.yaml", environment={})
-    assert (config.dataset, config.unit, config.records, config.epsilon) == ("desk-visits", "patient_id", 200, 2.0)
+    assert (config.dataset, config.unit, config.records, config.epsilon) == ("desk-visits", "patient_id", 300, 2.0)
     assert Path(config.data).resolve() == table.resolve()
 
 

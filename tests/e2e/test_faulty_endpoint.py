@@ -139,7 +139,7 @@ def require_whole(project: Path) -> None:
     assert all(SCHEMA.check(record) == [] for record in records)
     assert len({SCHEMA.dumps(record) for record in records}) == len(records)
     assert manifest(project)["state"] == "done"
-    assert charged(project) == {"guide": 1, "round-1": 1, "round-2": 1, "bundle": 1}
+    assert charged(project) == {"round-1": 1, "round-2": 1, "field-1": 1, "measure-1": 1, "bundle": 1}
     spent = Ledger.open("desk", root=project / "ledger").spent()
     assert spent.epsilon_replace_one == pytest.approx(EPSILON)
     assert spent.without_result == 0

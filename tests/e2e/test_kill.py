@@ -124,7 +124,8 @@ def test_with_real_noise_every_stored_choice_stands_and_the_ledger_is_never_belo
             seen = now
         kills += here
         charges = [entry for entry in ledger.entries() if entry.kind == "charge"]
-        assert {entry.data["selection"] for entry in charges} == set(seen) == {"guide", "round-1", "round-2", "bundle"}
+        steps = {"round-1", "round-2", "field-1", "measure-1", "bundle"}
+        assert {entry.data["selection"] for entry in charges} == set(seen) == steps
         card = json.loads((run.folder / "release" / "privacy-card.json").read_text())
         assert json.dumps(card).count("NOT PRIVATE") == 0
         assert ledger.spent().epsilon_replace_one <= 4.0 + 1e-6  # also where a kill cost a draw that was paid for

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from selpe.config import RunConfig, check_config
 from selpe.errors import ModelError, RunError
 from selpe.intake import write_table
+from selpe.method.codebooks import Phrase
 from selpe.method.generation import Generation, Generator
 from selpe.method.kernel import MultiChannelKernel
+from selpe.method.phrases import PhraseWriter
 from selpe.method.set_scores import SetJudge
 from selpe.models.encoders.base import Encoder, PublicEncoder
 from selpe.models.encoders.hashing import HashingEncoder
@@ -167,24 +169,34 @@ def lexicalised(schema: Schema, record: Record) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("schema", "guides"),
-    [(SCHEMA, "off"), (SCHEMA, "auto"), (UNLABELLED, "auto")],
-    ids=["plain", "guides", "unlabelled"],
-)
+    ("schema", "guides", "measure"),
+    [
+        (SCHEMA, "off", "off"), (SCHEMA, "auto", "off"), (UNLABELLED, "auto", "off"),
+        (SCHEMA, "auto", ["topic"]), (UNLABELLED, "auto", ["topic"]),
+    ],
+    ids=["plain", "guides", "unlabelled", "measured", "measured, unlabelled"],
+)  # fmt: skip
 def test_a_run_keeps_the_texts_of_its_candidates_and_no_other_and_no_private_one_even_as_a_hash(
-    settings: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch, schema: Schema, guides: str
+    settings: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch, schema: Schema, guides: str, measure: Any
 ) -> None:
     candidates: list[Record] = []
-    generate = Generator.generate
+    phrases: set[str] = set()
+    generate, write = Generator.generate, PhraseWriter.write
 
     def noted(self: Generator, *given: Any, **more: Any) -> Generation:
         made = generate(self, *given, **more)
         candidates.extend(candidate.record for candidate in made.candidates if candidate is not None)
         return made
 
+    def written(self: PhraseWriter, *given: Any) -> list[Phrase]:
+        found = write(self, *given)
+        phrases.update(phrase.text for phrase in found)
+        return found
+
     monkeypatch.setattr(Generator, "generate", noted)
+    monkeypatch.setattr(PhraseWriter, "write", written)
     encoder = Noting()
-    run = Run.create(settings(schema, guides=guides))
+    run = Run.create(settings(schema, guides=guides, measure=measure))
     run.execute(model=FakeModel(), encoder=encoder)
     assert any(MARK in text for text in encoder.texts)  # private rows were looked at
     work = [path for path in (run.folder / "work").rglob("*") if path.is_file()]
@@ -192,8 +204,12 @@ def test_a_run_keeps_the_texts_of_its_candidates_and_no_other_and_no_private_one
     store = VectorStore(run.folder / "work" / "vectors.sqlite")
     public = set().union(*(lexicalised(schema, record) for record in candidates))
     key = RememberingEncoder(encoder, store).key
-    assert store.keys() <= {key(text) for text in public}
-    if schema is UNLABELLED or guides == "off":  # else guides' samples are compared as wholes only
+    alone = phrases | {str(record["topic"]) for record in candidates}  # what a codebook of texts is made from
+    assert store.keys() <= {key(text) for text in public | (alone if measure != "off" else set())}
+    assert bool(phrases) == (measure != "off")
+    if measure == "off" and (
+        schema is UNLABELLED or guides == "off"
+    ):  # else guides' samples are compared as wholes only
         assert len(store) == len(public)
     private = {text for text in encoder.texts if MARK in text}
     assert not store.keys() & {key(text) for text in private}
