@@ -66,6 +66,19 @@ def test_a_comma_lets_nothing_out_of_range(amount: str) -> None:
     assert not takes(LOAN, f"amount: {amount}\nincome: -\nmonths: 36\n")
 
 
+@pytest.mark.parametrize(
+    ("said", "fits"),
+    [
+        ("4,999", False), ("4999", False), ("5,000", True), ("5000", True), ("59,000", True), ("199,999", True),
+        ("200,000", False), ("200000", True), ("200001", False), ("59", False), ("1,59", False), (" 59,000", False),
+    ],
+)  # fmt: skip
+def test_thousands_may_have_a_comma_above_a_lower_bound(said: str, fits: bool) -> None:
+    schema = Schema.from_yaml("name: pay\nfields:\n  pay: {kind: integer, min: 4801, max: 200000}\n")
+    narrowed = schema.within({"pay": Span(5000, 200_000)})
+    assert takes(narrowed, f"pay: {said}\n") is fits
+
+
 @given(st.integers(1, 999))
 def test_numbers_up_to_a_limit_are_those_and_no_others(most: int) -> None:
     found = [number for number in range(1200) if re.fullmatch(_up_to(most), str(number))]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from datetime import date
 from decimal import Decimal
 
@@ -85,3 +86,13 @@ def test_no_text_makes_the_parser_raise_anything_but_our_error(text: str) -> Non
 def test_no_record_makes_a_rule_raise(record: dict[str, object]) -> None:
     for text in ("dbp < sbp", 'if injury == "No" then rate * sbp < 3', 'arrived > d"2024-01-01"', "dbp == null"):
         assert Rule.parse(text, FIELDS).holds(record) in (True, False)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="the time zone of a process cannot be set here")
+def test_a_day_in_a_rule_is_the_same_day_in_every_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as world:
+        world.setenv("TZ", "America/New_York")
+        time.tzset()
+        rule = Rule.parse('arrived == d"2024-05-01"', FIELDS)
+        assert rule.holds(RECORD)
+    time.tzset()

@@ -6,15 +6,16 @@ context that is read back, and so the text.
 
 from __future__ import annotations
 
+import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.models.base import Request
+from selpe.models.base import Answer, Capabilities, Follow, Request
 from selpe.models.engine.sampling import Taste, choose, generator
-from selpe.models.engine.schedule import Work
+from selpe.models.engine.schedule import Scheduler, Work
 
 END = 256
 UNWRITTEN = -1
@@ -34,7 +35,7 @@ class ToyVocabulary:
 
     def prompt(self, request: Request) -> list[int]:
         text = request.prompt or "\n".join(turn.content for turn in request.messages)
-        return self.encode(text)
+        return self.encode(text + request.begun)
 
 
 def logits_after(context: Sequence[int]) -> NDArray[np.float32]:
@@ -63,7 +64,7 @@ class ToyBackend:
         assert work, "a turn without work"
         meanwhile()
         self.turns.append([len(item.tokens) for item in work])
-        self.widest = max(self.widest, len(work))
+        self.widest = max(self.widest, len({id(item.owner) for item in work}))
         for item in work:
             self.computed += len(item.tokens)
             for place, token in enumerate(item.tokens, start=item.past):
@@ -96,3 +97,28 @@ def expected_text(request: Request, *, room: int = 10_000) -> str:
             break
         written.append(token)
     return bytes(written).decode()
+
+
+class ToyModel:
+    """A ChatModel on the toy back end: grammars, and steps where it is told that it can follow them."""
+
+    name = "toy"
+
+    def __init__(self, *, steps: bool, context: int = 4096) -> None:
+        self._can = Capabilities(grammar=True, json_schema=True, seed=True, steps=steps, context_length=context)
+        backend = ToyBackend(blocks=context, block_size=32)
+        self._scheduler = Scheduler(backend, ToyVocabulary(), parallel=8, context_length=context)
+
+    def capabilities(self) -> Capabilities:
+        return self._can
+
+    def generate(
+        self, requests: Iterable[Request], *, follow: Follow | None = None, cancel: threading.Event | None = None
+    ) -> Iterator[Answer]:
+        yield from self._scheduler.serve(requests, follow, cancel)
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.encode())
+
+    def close(self) -> None:
+        self._scheduler.backend.close()

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
+from math import ceil
 from typing import Any, TypeAlias
 
 from selpe.method.guides import Form
+from selpe.models.base import JSON_STYLE
 from selpe.schema import BooleanField, Field, IntegerField, NumberField, Record, Schema, Span, TextField, Value
+from selpe.schema.fields import plain
+from selpe.schema.narrowing import Domain
 
 EMPTY = "-"
+_DECODER = json.JSONDecoder()
 Fact: TypeAlias = Value | Span  # what a record is to have in a field: a value, or one of a span
 _GROUPED = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]+)?")
 
@@ -61,13 +67,71 @@ def parse(schema: Schema, text: str, form: Form) -> Record | None:
     return {str(name): _plain(value) for name, value in content.items()}
 
 
+def layout(schema: Schema, form: Form) -> tuple[str, ...]:
+    """What stands before each value, up to the blank in front of it, and what stands behind the last one."""
+    if form == "lines":
+        heads = [f"{field.name}:" for field in schema.fields]
+        return (heads[0], *(f"\n{head}" for head in heads[1:]), "\n")
+    keys = [f"{json.dumps(field.name, ensure_ascii=False)}:" for field in schema.fields]
+    return ("{" + keys[0], *(f", {key}" for key in keys[1:]), "}")
+
+
+def progress(schema: Schema, text: str, form: Form) -> tuple[Record, dict[str, int]]:
+    """The values that the beginning of a record has whole, and the places where they and the next one begin."""
+    record: Record = {}
+    places: dict[str, int] = {}
+    parts = layout(schema, form)
+    place = len(parts[0])
+    if not text.startswith(parts[0]):
+        return record, places
+    for field, behind in zip(schema.fields, parts[1:], strict=True):
+        places[field.name] = place
+        found = _next_value(schema, field, text, place, form)
+        if found is None or not text.startswith(behind, found[1]):
+            break
+        record[field.name] = found[0]
+        place = found[1] + len(behind)
+    return record, places
+
+
+def _next_value(schema: Schema, field: Field, text: str, place: int, form: Form) -> tuple[Value, int] | None:
+    """The value that stands behind a place and a blank, and where it ends; None where it has not ended."""
+    if form == "lines":
+        end = text.find("\n", place)
+        return None if end < 0 else (_on_line(schema, field, text[place + 1 : end]), end)
+    try:
+        value, end = _DECODER.raw_decode(text, place + 1)
+    except ValueError:
+        return None
+    return _plain(value), end
+
+
+def stretch_rule(field: Field, domain: Domain, runs: Sequence[Field], form: Form) -> str:
+    """The grammar rule of a value that is one of a domain; `runs` are the field's runs in it."""
+    if form == "json":
+        schemas: list[dict[str, Any]] = [{"enum": list(domain.values)}] if domain.values else []
+        schemas += [_json_schema(one) for one in ([replace(field, optional=False)] if domain.free else runs)]
+        schemas += [{"type": "null"}] if domain.missing else []
+        return " | ".join(map(_json_rule, schemas))
+    rules = [json.dumps(_line_value(field, value), ensure_ascii=False) for value in domain.values]
+    rules += [_present_rule(one) for one in ([field] if domain.free else runs)]
+    return " | ".join([*rules, f'"{EMPTY}"'] if domain.missing else rules)
+
+
+def fixed_value(field: Field, value: Value, form: Form) -> str:
+    """The grammar of a value that is given."""
+    if form == "json":
+        return f"({_json_rule({'const': value})})"
+    return json.dumps(_line_value(field, value), ensure_ascii=False)
+
+
 def line_grammar(schema: Schema, fixed: Mapping[str, Value]) -> str:
     """A Lark grammar, in LLGuidance's dialect, for 'field: value' lines in schema order."""
     lines, rules = [], []
     for number, field in enumerate(schema.fields):
         start = json.dumps(f"{field.name}: ", ensure_ascii=False)
         if field.name in fixed:
-            value = json.dumps(_line_value(field, fixed[field.name]), ensure_ascii=False)
+            value = fixed_value(field, fixed[field.name], "lines")
         else:
             value = f"value_{number}"
             rules.append(f"{value}: {line_rule(field)}")
@@ -91,27 +155,44 @@ def _present_rule(field: Field) -> str:
         return rf"/[^\n\r\t \-][^\n\r\t]{inner}/"
     if isinstance(field, BooleanField):
         return '"yes" | "no"'
-    schema = Schema("one", (field,)).to_json_schema()["properties"][field.name]
-    domain = schema["anyOf"][0] if "anyOf" in schema else schema
+    domain = _json_schema(replace(field, optional=False))
     if "enum" in domain:
         return " | ".join(json.dumps(value, ensure_ascii=False) for value in domain["enum"])
     if "pattern" in domain:
         return f"/{domain['pattern'].removeprefix('^').removesuffix('$')}/"
-    number = f"%json {json.dumps({key: value for key, value in domain.items() if key != 'description'})}"
+    if isinstance(field, NumberField) and field.min == field.max:
+        # LLGuidance would write 1 alone, and not 1.0 as examples have it.
+        return " | ".join(sorted({f'"{_line_value(field, float(field.min))}"', f'"{plain(field.min)}"'}))
+    number = _json_rule(domain)
     grouped = _grouped_rule(field)
     return f"{number} | {grouped}" if grouped else number
 
 
+def _json_schema(field: Field) -> dict[str, Any]:
+    """The JSON Schema of a field's value."""
+    schema = Schema("one", (field,)).to_json_schema()["properties"][field.name]
+    return {key: value for key, value in schema.items() if key != "description"}
+
+
+def _json_rule(schema: Mapping[str, Any]) -> str:
+    """A JSON value inside of a grammar, without white space around it."""
+    return f"%json {json.dumps({**schema, 'x-guidance': JSON_STYLE})}"
+
+
 def _grouped_rule(field: Field) -> str:
     """Thousands with a comma, for a model that has '59,000' in mind and may not write the comma writes 59."""
-    if not isinstance(field, (IntegerField, NumberField)) or field.min > 1000 or field.max < 2000:
+    if not isinstance(field, (IntegerField, NumberField)) or field.max < 2000:
         return ""
     decimals = field.decimals if isinstance(field, NumberField) else 0
     if field.step != Decimal(1).scaleb(-decimals):
         return ""
-    thousands = min(999, int(field.max) // 1000 - 1)  # so that whatever stands behind the comma is in range
+    # So that whatever stands behind the comma is in range.
+    least, most = max(1, ceil(Decimal(field.min) / 1000)), min(999, int(field.max) // 1000 - 1)
     fraction = rf"(\.[0-9]{{1,{decimals}}})?" if decimals else ""
-    return f"/({_up_to(thousands)}),[0-9]{{3}}{fraction}/"
+    if least > 1:
+        thousands = _json_rule({"type": "integer", "minimum": least, "maximum": most})
+        return f"({thousands}) /,[0-9]{{3}}{fraction}/" if least <= most else ""
+    return f"/({_up_to(most)}),[0-9]{{3}}{fraction}/"
 
 
 def _up_to(most: int) -> str:
@@ -145,10 +226,12 @@ def _parse_lines(schema: Schema, text: str) -> Record | None:
         name, separator, value = line.partition(": ")
         if name != field.name or not separator:
             return None
-        record[field.name] = _from_line(
-            field, _own_part(schema, value) if isinstance(field, TextField) else value.strip()
-        )
+        record[field.name] = _on_line(schema, field, value)
     return record
+
+
+def _on_line(schema: Schema, field: Field, value: str) -> Value:
+    return _from_line(field, _own_part(schema, value) if isinstance(field, TextField) else value.strip())
 
 
 def _own_part(schema: Schema, value: str) -> str:

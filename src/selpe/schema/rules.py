@@ -40,10 +40,10 @@ class Rule:
 
     text: str
     fields: tuple[str, ...]
+    symbols: Mapping[str, str]  # what the expression calls a field, and the field's name
+    asks_for_null: bool
     _engine: rule_engine.Rule
-    _symbols: Mapping[str, str]
     _kinds: Mapping[str, str]
-    _asks_for_null: bool
 
     @classmethod
     def parse(cls, text: str, fields: Sequence[Field], *, where: str = "rules") -> Rule:
@@ -55,7 +55,8 @@ class Rule:
             raise SchemaError("a rule must not use built-in functions", where=where, hint=_HINT)
         types = {symbol: _TYPES[by_name[name].kind] for symbol, name in symbols.items()}
         types |= {name: _TYPES[field.kind] for name, field in by_name.items() if name.isidentifier()}
-        context = rule_engine.Context(type_resolver=rule_engine.type_resolver_from_dict(types))
+        # In UTC, as the records' days are: what is valid must not depend on where the machine stands.
+        context = rule_engine.Context(type_resolver=rule_engine.type_resolver_from_dict(types), default_timezone="utc")
         try:
             engine = rule_engine.Rule(expression, context=context)
         except SymbolResolutionError as error:
@@ -70,13 +71,18 @@ class Rule:
             raise SchemaError("a rule must name at least one field", where=where, hint=_HINT)
         mentioned = tuple(name for name in by_name if name in symbols.values())
         asks = re.search(r"\bnull\b", _outside_strings(expression)) is not None
-        return cls(text, mentioned, engine, symbols, {name: by_name[name].kind for name in mentioned}, asks)
+        return cls(text, mentioned, symbols, asks, engine, {name: by_name[name].kind for name in mentioned})
+
+    @property
+    def tree(self) -> Any:
+        """The expression as the library has parsed it."""
+        return self._engine.statement.expression
 
     def holds(self, record: Mapping[str, Value]) -> bool:
         """Whether a record obeys the rule. Values outside their domain do not raise: the rule just fails."""
-        if not self._asks_for_null and any(record.get(name) is None for name in self.fields):
+        if not self.asks_for_null and any(record.get(name) is None for name in self.fields):
             return True
-        things = {symbol: _thing(record.get(name), self._kinds[name]) for symbol, name in self._symbols.items()}
+        things = {symbol: _thing(record.get(name), self._kinds[name]) for symbol, name in self.symbols.items()}
         try:
             return bool(self._engine.matches(things))
         except (EngineError, ArithmeticError, ValueError, TypeError):

@@ -63,17 +63,17 @@ def test_requests_with_one_schema_do_not_disturb_each_other(grammars: Grammars) 
 
 def test_a_grammar_is_compiled_once_and_the_oldest_is_dropped() -> None:
     few = Grammars(ToyVocabulary(), keep=2)
-    compiled: list[str | None] = []
+    compiled: list[str] = []
     compile_one = few._compile
 
-    def counted(request: Request) -> Any:
-        compiled.append(request.grammar)
-        return compile_one(request)
+    def counted(text: str, *, json_schema: bool = False) -> Any:
+        compiled.append(text)
+        return compile_one(text, json_schema=json_schema)
 
     few._compile = counted  # type: ignore[method-assign]
     for letter in "aabaccab":
         few.guide(Request(prompt="x", grammar=f'start: "{letter}"'))
-    assert [source and source[-2] for source in compiled] == ["a", "b", "c", "b"]
+    assert [source[-2] for source in compiled] == ["a", "b", "c", "b"]
 
 
 @pytest.mark.parametrize(
@@ -108,3 +108,36 @@ def test_a_matcher_that_fails_midway_is_an_error_and_never_an_end() -> None:
         _ = guide.stopped
     with pytest.raises(ModelError, match="midway"):
         guide.accept(END)
+
+
+class Counting:
+    """Steps that ask for one letter more each time: 'a', then 'bb', then nothing."""
+
+    def after(self, text: str) -> str | None:
+        return {"": 'start: /[a-c]/ ":"', "a:": 'start: "bb"'}.get(text)
+
+
+def test_one_stretch_follows_another_and_what_is_forced_runs_on_over_the_border(grammars: Grammars) -> None:
+    guide = started(grammars, steps=Counting())
+    assert allowed(guide) == set(b"abc")
+    guide.accept(ord("a"))
+    assert bytes(guide.forced()) == b":bb"
+    assert guide.stopped
+
+
+def test_steps_may_end_an_answer_early_and_go_on_from_what_has_begun(grammars: Grammars) -> None:
+    guide = started(grammars, steps=Counting())
+    guide.accept(ord("c"))
+    assert bytes(guide.forced()) == b":"
+    assert guide.stopped
+    rest = started(grammars, steps=Counting(), begun="a:")
+    assert bytes(rest.forced()) == b"bb"
+    assert rest.stopped
+
+
+def test_no_more_stretches_are_kept_than_wanted() -> None:
+    few = Grammars(ToyVocabulary(), keep_stretches=1)
+    for _ in range(2):
+        guide = started(few, steps=Counting())
+        guide.accept(ord("a"))
+    assert len(few._stretches._compiled) == 1

@@ -11,12 +11,16 @@ from typing import Any
 import jsonschema
 import pytest
 
+from selpe.method.guides import Form
+from selpe.method.record_forms import parse
+from selpe.method.record_steps import limits
 from selpe.models.base import Message, Request
 from selpe.models.engine.local import LocalModel
 from selpe.models.engine.prepare import prepare
 from selpe.models.engine.runtime import openvino_genai, settings
 from selpe.models.store.store import ModelStore
 from selpe.schema import Schema
+from selpe.schema.narrowing import Narrowing
 
 pytestmark = pytest.mark.real_model
 
@@ -29,6 +33,14 @@ Symptoms of influenza include|The stock market fell because|Question: What is 2+
 An SQL query that selects|Public transport in large cities|He bought a bottle of water and""".replace("\n", "|").split(
     "|"
 )
+
+
+VITALS = """name: vitals
+fields:
+  sbp: {kind: integer, min: 40, max: 60}
+  dbp: {kind: integer, min: 20, max: 180}
+rules: [dbp < sbp, dbp > sbp - 5]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +118,22 @@ def test_every_record_is_valid_by_an_independent_validator(model: LocalModel, na
         found.append(answer.text)
     assert len(found) == count
     assert len(set(found)) > count * 0.9
+
+
+@pytest.mark.parametrize("form", ["lines", "json"])
+def test_rules_bind_and_an_answer_goes_on_from_what_has_begun(model: LocalModel, form: Form) -> None:
+    schema = Schema.from_yaml(VITALS)
+    bounds = limits(Narrowing(schema), {}, form, model.capabilities())
+    head = {"lines": "sbp: 44\ndbp:", "json": '{"sbp": 44, "dbp":'}[form]
+    requests = [
+        Request(prompt="Vital signs.\n", begun=begun, seed=seed, max_tokens=40, **bounds)
+        for begun in ("", head)
+        for seed in range(6)
+    ]
+    for answer in model.generate(requests):
+        record = parse(schema, answer.request.begun + answer.text, form)
+        assert record is not None
+        assert schema.check(record) == []
 
 
 def test_chat_goes_through_the_models_own_template(model: LocalModel) -> None:

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from selpe.errors import PromptTooLongError
 from selpe.models.base import Answer, Request
+from selpe.models.engine import schedule
 from selpe.models.engine.schedule import Scheduler, Work
+from selpe.models.engine.sequence import Sequence as Writing
 from toy_engine import ToyBackend, ToyVocabulary, expected_text
 
 
@@ -58,6 +60,50 @@ def test_an_answer_that_may_not_repeat_itself_gets_out_of_its_circle() -> None:
     assert len(runs) == len(set(runs))
 
 
+def test_guesses_that_come_true_save_turns_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = ask("abcabc", max_tokens=24)
+    guessing, plain = Stuck(), Stuck()
+    (answer,) = scheduler(guessing).serve([request], None, None)
+    monkeypatch.setattr(schedule, "FREE_ROWS", 0)
+    (expected,) = scheduler(plain).serve([request], None, None)
+    assert (answer.text, answer.completion_tokens) == (expected.text, 24)
+    assert len(guessing.turns) < 24 / 3
+    assert len(plain.turns) == 24
+
+
+def test_guesses_that_are_wrong_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Writing, "guess", lambda self, most: [65] * min(most, self.reach - len(self.tokens) - 1))
+    requests = [ask(f"prompt {i}", seed=i) for i in range(6)]
+    backend = ToyBackend()
+    loop = scheduler(backend, parallel=3)
+    answers = list(loop.serve(requests, None, None))
+    assert [answer.text for answer in answers] == [expected_text(answer.request) for answer in answers]
+    assert (loop.pool.held, loop.pool.available) == (0, 64)
+    assert backend.computed > sum(answer.prompt_tokens + answer.completion_tokens for answer in answers)
+
+
+def test_records_are_the_same_with_and_without_guesses(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = {"type": "array", "items": {"enum": ["alpha", "alpine", "beta"]}, "minItems": 4, "maxItems": 6}
+    requests = [ask('["alpha", "beta", "alpine"]', seed=i, json_schema=schema, max_tokens=80) for i in range(5)]
+    found, turns = [], []
+    for rows in (0, 8):
+        monkeypatch.setattr(schedule, "FREE_ROWS", rows)
+        backend = ToyBackend()
+        found.append([answer.text for answer in scheduler(backend, parallel=1).serve(requests, None, None)])
+        turns.append(len(backend.turns))
+    assert found[0] == found[1]
+    assert turns[1] < turns[0]
+
+
+def test_what_a_grammar_forces_is_computed_in_one_turn_and_row_by_row() -> None:
+    backend = ToyBackend()
+    grammar = 'start: ("yes" | "no") " and that is all there is; " ("really" | "perhaps")'
+    (answer,) = scheduler(backend).serve([ask("well: ", grammar=grammar, max_tokens=80)], None, None)
+    assert answer.finish == "stop"
+    assert any(len(turn) > 20 for turn in backend.turns[1:])
+    assert all(count == 1 for turn in backend.turns[1:] for count in turn)
+
+
 def test_a_shared_prefix_is_computed_once() -> None:
     shared = "s" * 100
     backend = ToyBackend(blocks=200)
@@ -65,6 +111,16 @@ def test_a_shared_prefix_is_computed_once() -> None:
     written = sum(answer.completion_tokens for answer in answers)
     assert backend.computed < 100 + 16 * 8 + written
     assert sum(answer.cached_tokens >= 96 for answer in answers) == 15
+
+
+def test_what_was_computed_is_counted_as_it_goes_and_adds_up_to_the_answers() -> None:
+    backend = ToyBackend(blocks=200)
+    made = scheduler(backend)
+    answers = list(made.serve([ask("s" * 40 + str(i), seed=i) for i in range(9)], None, None))
+    assert made.read == sum(answer.prompt_tokens - answer.cached_tokens for answer in answers)
+    assert made.read + made.written <= backend.computed  # a row alone is computed with a second one
+    # the last token of an answer is never computed, nor is the one that ends it
+    assert 0 <= sum(answer.completion_tokens for answer in answers) - made.written <= len(answers)
 
 
 def test_the_ends_of_prompts_do_not_pile_up_in_memory() -> None:

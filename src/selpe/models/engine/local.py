@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from selpe.errors import ModelError
-from selpe.models.base import Answer, Capabilities, Follow, Request
+from selpe.models.base import Answer, Capabilities, Computed, Follow, Request
 from selpe.models.engine.paged import PagedBackend
 from selpe.models.engine.prepare import Progress, prepare
 from selpe.models.engine.runtime import Precision, openvino_genai
@@ -71,11 +71,18 @@ class LocalModel:
         """KV blocks that running requests hold now."""
         return self._open().pool.held
 
+    @property
+    def computed(self) -> Computed:
+        """Tokens of prompts and of answers that were computed so far."""
+        scheduler = self._open()
+        return Computed(scheduler.read, scheduler.written)
+
     def capabilities(self) -> Capabilities:
         """What this model can do."""
         scheduler = self._open()
         return Capabilities(
             grammar=True,
+            steps=True,
             json_schema=True,
             seed=True,
             prefix_cache=True,

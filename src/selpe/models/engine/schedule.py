@@ -2,10 +2,13 @@
 
 Every turn computes a ragged batch: prompts in chunks, one token for each request that is writing, several where a
 grammar forces them. Requests join as soon as there is a place and memory for their whole life, and leave as soon as
-they end. While the model computes, the grammars' masks for the tokens about to be chosen are worked out.
+they end. While the model computes, the grammars' masks for the tokens about to be chosen are worked out. When few
+requests are left, guesses at what they write next are computed along with them, from what they have said before.
 
 What a request is answered does not depend on its neighbours. Prompts are computed in pieces of two tokens or more
-and only blocks computed that way are shared, because kernels for a single token round differently.
+and only blocks computed that way are shared, because kernels for a single token round differently. What is written is
+computed in rows of a single token, also where several are known: the other kernels repack the whole context first,
+which costs as much as the attention of ten rows, and a token's row is the same whichever turn computes it.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from numpy.typing import NDArray
 from selpe.errors import ModelError, PromptTooLongError
 from selpe.models.base import Answer, Follow, Request
 from selpe.models.engine.blocks import BlockPool
+from selpe.models.engine.copies import CopyGuards
 from selpe.models.engine.grammar import Grammars
 from selpe.models.engine.sampling import choose
 from selpe.models.engine.sequence import Sequence
@@ -31,16 +35,25 @@ from selpe.models.engine.vocabulary import Vocabulary
 # Prompt tokens computed in one turn: enough to fill the cores, few enough that writers are not kept waiting long.
 CHUNK = 512
 
+# A turn of so many rows takes hardly longer than one of two, as both read all weights once. When fewer sequences are
+# left than that, the places beside them are filled with guesses at what they will write.
+FREE_ROWS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One sequence's share of a turn: compute `tokens`, which follow `past` others that lie in `table`'s blocks."""
+    """A piece of one sequence: compute `tokens`, which follow `past` others that lie in `table`'s blocks.
+
+    Several pieces of a sequence may be in one turn, in order: each sees the tokens of those before it. A `guess` is a
+    token that the sequence has not written yet.
+    """
 
     owner: Sequence
     tokens: list[int]
     past: int
     table: list[int]
     sampled: bool
+    guess: bool = False
 
 
 class Backend(Protocol):
@@ -84,6 +97,8 @@ class Scheduler:
         # With less than three, a prompt of three tokens could not be split without leaving one alone.
         self.chunk = max(chunk, 3)
         self.grammars = Grammars(vocabulary)
+        self.read = self.written = 0  # tokens computed so far
+        self.guards = CopyGuards(vocabulary)
 
     def serve(
         self, requests: Iterable[Request], follow: Follow | None, cancel: threading.Event | None
@@ -116,7 +131,7 @@ class _Stream:
         self._running: list[Sequence] = []
         self._head: Sequence | None = None  # taken up, but there is no room for it yet
         width = -(-len(scheduler.vocabulary.pieces) // 32) * 4
-        self._masks = np.zeros((scheduler.parallel, width), np.uint8)
+        self._masks = np.zeros((max(scheduler.parallel, FREE_ROWS), width), np.uint8)
 
     def turn(self) -> list[Answer] | None:
         """The answers that one turn of the loop has finished; None when everything has been answered."""
@@ -124,15 +139,14 @@ class _Stream:
         if not self._running:
             return answers or None
         work = self._plan()
-        sampled = [item.owner for item in work if item.sampled]
+        sampled = [item for item in work if item.sampled]
         logits = self._backend.run(work, lambda: self._prepare_masks(sampled))
         for item in work:
-            sequence = item.owner
-            sequence.computed += len(item.tokens)
-            if item.past < sequence.given and sequence.lease is not None:
-                self._pool.remember(sequence.lease, sequence.tokens, min(sequence.computed, sequence.given))
-        for index, sequence in enumerate(sampled):
-            answer = self._advance(sequence, logits[index], index)
+            self._note_computed(item)
+        for index, item in enumerate(sampled):
+            if item.guess and not self._came_true(item, index):
+                continue
+            answer = self._advance(item.owner, logits[index], index)
             if answer is not None:
                 answers.append(answer)
         self._running = [sequence for sequence in self._running if sequence.lease is not None]
@@ -190,7 +204,8 @@ class _Stream:
                 )
             guide = scheduler.grammars.guide(request)
             limit = min(max(request.max_tokens, 1), room)
-            return Sequence(request, prompt, guide, scheduler.vocabulary.pieces, limit=limit)
+            copies = scheduler.guards.against(request.unlike)
+            return Sequence(request, prompt, guide, scheduler.vocabulary.pieces, limit=limit, copies=copies)
         except ModelError as error:
             return Answer(request, "", "error", prompt_tokens=len(prompt), error=error)
         except ValueError as error:
@@ -228,15 +243,61 @@ class _Stream:
             if not count:
                 continue
             lease = sequence.leased
-            self._pool.grow(lease, past + count)
-            tokens = sequence.tokens[past : past + count]
-            work.append(Work(sequence, tokens, past, lease.table, past + count == len(sequence.tokens)))
-        return work
+            end = past + count
+            self._pool.grow(lease, end)
+            step = count if past < sequence.given else 1
+            work += [
+                Work(sequence, sequence.tokens[at : at + step], at, lease.table, at + step == len(sequence.tokens))
+                for at in range(past, end, step)
+            ]
+        share = (FREE_ROWS - sum(len(item.tokens) for item in work)) // len(self._running)
+        return work if share < 1 else [piece for item in work for piece in (item, *self._guesses(item, share))]
 
-    def _prepare_masks(self, sampled: list[Sequence]) -> None:
-        for sequence, mask in zip(sampled, self._masks, strict=False):
-            if sequence.guide is not None:
-                sequence.guide.write_mask(mask)
+    def _guesses(self, item: Work, most: int) -> list[Work]:
+        """Pieces behind a sequence's newest token that compute what it may write next.
+
+        Rows of a single token are the same whatever else is computed, so a guess that comes true saves a turn and
+        changes no bit. What a wrong one leaves in the blocks is overwritten before anything reads it.
+        """
+        if not item.sampled:
+            return []
+        sequence, end = item.owner, len(item.owner.tokens)
+        guessed = sequence.guess(most)
+        self._pool.grow(sequence.leased, end + len(guessed))
+        return [Work(sequence, [token], end + i, item.table, True, guess=True) for i, token in enumerate(guessed)]
+
+    def _prepare_masks(self, sampled: list[Work]) -> None:
+        for item, mask in zip(sampled, self._masks, strict=False):
+            if item.owner.guide is not None and not item.guess:
+                item.owner.guide.write_mask(mask)
+
+    def _note_computed(self, item: Work) -> None:
+        if item.guess:
+            return
+        sequence = item.owner
+        sequence.computed += len(item.tokens)
+        if item.past < sequence.given:
+            self._scheduler.read += len(item.tokens)
+        else:
+            self._scheduler.written += len(item.tokens)
+        if item.past < sequence.given and sequence.lease is not None:
+            self._pool.remember(sequence.lease, sequence.tokens, min(sequence.computed, sequence.given))
+
+    def _came_true(self, item: Work, index: int) -> bool:
+        """True when a guess is what the sequence has written, and its logits tell what comes next."""
+        sequence, behind = item.owner, item.past + 1
+        if (
+            sequence.lease is None
+            or sequence.computed != item.past
+            or sequence.tokens[item.past : behind] != item.tokens
+        ):
+            return False
+        sequence.computed = behind
+        if len(sequence.tokens) > behind:
+            return False  # the grammar has gone on by itself
+        if sequence.guide is not None:
+            sequence.guide.write_mask(self._masks[index])
+        return True
 
     def _advance(self, sequence: Sequence, row: NDArray[np.float32], index: int) -> Answer | None:
         """Chooses the next token of a sequence; returns its answer when that ends it."""

@@ -63,14 +63,14 @@ class GenAIVocabulary:
     def prompt(self, request: Request) -> list[int]:
         """The tokens of a chat by the model's own template, or of a plain prompt as its tokenizer begins a text."""
         if not request.messages:
-            return self._encode(request.prompt, marked=True) or [self.ends[0]]
+            return self._encode(request.prompt + request.begun, marked=True) or [self.ends[0]]
         if not self.has_chat_template:
             raise ModelError(
                 "the model has no chat template",
                 hint="Send a plain prompt, or choose a model that was tuned for chat.",
             )
         turns = [{"role": turn.role, "content": turn.content} for turn in request.messages]
-        return self.encode(self._tokenizer.apply_chat_template(turns, add_generation_prompt=True))
+        return self.encode(self._tokenizer.apply_chat_template(turns, add_generation_prompt=True) + request.begun)
 
     def _encode(self, text: str, *, marked: bool) -> list[int]:
         tokens: list[int] = self._tokenizer.encode(text, add_special_tokens=marked).input_ids.data[0].tolist()

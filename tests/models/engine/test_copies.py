@@ -1,0 +1,66 @@
+"""An answer does not copy six words of a text that it must be unlike, and is otherwise as it would be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from selpe.models.base import Request
+from selpe.models.engine.copies import CopyGuards
+from selpe.models.engine.schedule import Scheduler, Work
+from toy_engine import ToyBackend, ToyVocabulary
+
+TEXT = "tea hot whole day, strong body beautiful colour must buy"
+
+
+class Parrot(ToyBackend):
+    """Wants to go on with a text, as a small model with an example."""
+
+    def run(self, work: Sequence[Work], meanwhile: Callable[[], None]) -> NDArray[np.float32]:
+        rows = super().run(work, meanwhile)
+        for row, item in zip(rows, [item for item in work if item.sampled], strict=True):
+            written = bytes(item.owner.tokens).rpartition(b":")[2].decode()
+            wanted = TEXT[len(written) :][:1] if TEXT.startswith(written) else "x"
+            row[:] = -5.0
+            row[ord("y")] = 0.0
+            row[ord(wanted or "x")] = 20.0
+        return rows
+
+
+def written(**more: object) -> str:
+    request = Request(prompt="review:", max_tokens=40, temperature=0.0, **more)  # type: ignore[arg-type]
+    loop = Scheduler(Parrot(), ToyVocabulary(), parallel=2, context_length=200)
+    return next(iter(loop.serve([request], None, None))).text
+
+
+def test_the_sixth_word_of_a_copy_is_held_back() -> None:
+    assert written() == TEXT[:40]
+    assert written(unlike=(TEXT,)).startswith("tea hot whole day, strong y")
+    assert written(unlike=("another text that has nothing to do with it",)) == TEXT[:40]
+
+
+@pytest.mark.parametrize("text", ["", "five words are no copy", "one 2 3 4 5 6 7"])
+def test_short_texts_and_numbers_are_not_held_back(text: str) -> None:
+    guards = CopyGuards(ToyVocabulary())
+    row = np.arange(256, dtype=np.float32)
+    copies = guards.against((text,))
+    assert copies is not None
+    for end in range(1, len(text)):
+        assert copies.held_back(row, list(text[:end].encode())) is row
+
+
+def test_texts_are_told_with_and_without_a_blank_before_them_and_by_their_bytes() -> None:
+    text = "größe 38 éclair ünd noch ein élan"  # the sixth word is 'ein'
+    copies = CopyGuards(ToyVocabulary()).against((text,))
+    assert copies is not None
+    row = np.zeros(256, dtype=np.float32)
+    for before in ('{"text": "', "text: "):
+        so_far = list((before + "größe 38 éclair ünd noch ").encode())
+        assert np.flatnonzero(copies.held_back(row, so_far) < 0).tolist() == [ord("e")]
+
+
+def test_no_texts_need_no_guard() -> None:
+    assert CopyGuards(ToyVocabulary()).against(()) is None
