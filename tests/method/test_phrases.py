@@ -6,6 +6,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -121,7 +122,7 @@ def by_frame(model: Recorder, frames: int) -> dict[int, list[str]]:
     for request in model.asked:
         assert request.place is not None
         found[request.place.number // len(SCHEMA.labels) % frames].append(prompt_of(request))
-    return found
+    return dict(sorted(found.items()))
 
 
 @pytest.mark.parametrize("model", [Recorder, Lines])
@@ -142,6 +143,8 @@ def test_requests_of_a_frame_share_what_they_begin_with(model: type[Recorder]) -
         assert sum(str(example) in prompt for prompt in own) == len(own) / 2  # those of its own class
         assert all(str(example) not in prompt for prompt in common)
     assert len({request.seed for request in asked.asked}) == 80
+    sent = [prompt_of(request) for request in asked.asked]
+    assert sum(one != other for one, other in pairwise(sent)) + 1 == len(set(sent))  # those alike stand together
 
 
 def test_without_a_label_there_is_one_prompt_for_each_of_two_frames() -> None:
@@ -232,7 +235,7 @@ def test_stopping_raises_and_gives_no_half_codebook() -> None:
 def test_every_answer_is_watched() -> None:
     seen: list[Answer] = []
     PhraseWriter(FakeModel(), SCHEMA, 1, watch=seen.append).write(TOPIC, 20)
-    assert [answer.place.number for answer in seen] == list(range(20))
+    assert sorted(answer.place.number for answer in seen) == list(range(20))
     assert {answer.request.stage for answer in seen} == {"phrases"}
 
 

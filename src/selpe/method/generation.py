@@ -11,61 +11,29 @@ import hashlib
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
 from selpe.errors import ModelError
-from selpe.method.guides import Form, Guide
-from selpe.method.phrases import PhraseWriter, prompt_templates, repetitive
-from selpe.method.record_forms import Fact, agrees, constraint, parse, written
-from selpe.models.base import Answer, ChatModel, Message, Place, Request
-from selpe.schema import BooleanField, CategoryField, Record, Schema, Span, TextField, Value
+from selpe.method.attempts import Attempts, Candidate, Turn
+from selpe.method.echoes import EchoCheck
+from selpe.method.effort import Effort
+from selpe.method.guides import Form
+from selpe.method.phrases import PhraseWriter, repetitive
+from selpe.method.prompting import PromptWriter, Proposal
+from selpe.method.record_forms import Fact, agrees, parse
+from selpe.method.record_steps import kept, limits
+from selpe.models.base import Answer, ChatModel, Place, Request
+from selpe.schema import BooleanField, CategoryField, Record, Schema, TextField
+from selpe.schema.narrowing import Narrowing
 
+AHEAD = 2  # proposals that begin before all others
 ASKINGS = 3  # of one request whose answer never came
 CONTEXT_TOKENS = 120  # at least; a context that is cut short still steers stage II, but its last sentence is copied
-ORDERS = 3
-_HERE = "\0context\0"  # where the context stands in a rendered prompt; no text contains it
-_MOST_KEPT = 4096  # rendered prompts
+_MOST_KEPT = 4096  # constraints
 NO_REPEAT = 6  # tokens in a row that a local model does not write twice in one answer
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """One candidate to generate: its class, the guide, the exemplars of the round before, and facts that it must have.
-
-    Facts were drawn from measured tables, or are given by whoever asks for the record. They bind while decoding.
-    """
-
-    guide: Guide
-    seed: int
-    label: str | None = None
-    positives: tuple[Record, ...] = ()
-    negatives: tuple[Record, ...] = ()
-    facts: tuple[tuple[str, Fact], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A valid record, with the raw text it came from and how it came about."""
-
-    record: Record
-    raw: str
-    proposal: Proposal
-    context: str = ""
-    attempts: int = 1
-
-
-@dataclass(slots=True)
-class Effort:
-    """What a generation took: answers, retries and what was given up, by reason."""
-
-    answers: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    retries: Counter[str] = field(default_factory=Counter)
-    given_up: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +83,11 @@ class Generator:
         self._attempts = attempts
         self._constrained = constrained
         self._cancel = cancel
+        self._narrowing = Narrowing(schema)
         self._constraints: dict[tuple[Form, tuple[tuple[str, Fact], ...]], dict[str, Any]] = {}
-        self._rendered_prompts: dict[tuple[Any, ...], str] = {}
-        self._prompts = prompt_templates()
+        self._prompts = PromptWriter(schema, staged=stages == 2)
+        self._echoes = EchoCheck(schema)
+        self._begun = False
 
     @property
     def stopped(self) -> bool:
@@ -138,80 +108,106 @@ class Generator:
     ) -> Generation:
         """A candidate for each proposal, all distinct and unlike the records in `taken` and `known`.
 
-        A proposal that fails is tried again at once, so that the model always has many to work on; which attempts it
-        needs depends on its own answers alone. Duplicates are told in the order of the proposals, and not as answers
-        arrive: the pool is the same whatever the model's timing.
+        A proposal that fails is tried again at once, so that the model always has many to work on. Which attempts
+        count depends on the answers and on the order of the proposals, and not on the order in which answers arrive:
+        the pool is the same whatever the model's timing.
         """
-        effort = Effort()
         seen = {self._schema.dumps(record) for record in taken}
-        found: list[Candidate | None] = [None] * len(proposals)
-        waiting = dict.fromkeys(range(len(proposals)), 0)  # which attempt comes next
-        while waiting and not self.stopped:
-            tried = self._tried(proposals, waiting, effort, watch)
-            waiting = {}
-            texts = {n: self._schema.dumps(made.record) for n, made in tried.items() if not isinstance(made, str)}
-            if known is not None:
-                seen |= known.among(list(texts.values()))
-            for number, outcome in sorted(tried.items()):
-                if isinstance(outcome, str):
-                    effort.given_up[outcome] += 1
-                elif texts[number] not in seen:
-                    seen.add(texts[number])
-                    found[number] = outcome
-                elif outcome.attempts < self._attempts:
-                    effort.retries["duplicate"] += 1
-                    waiting[number] = outcome.attempts
-                else:
-                    effort.given_up["duplicate"] += 1
-        return Generation(tuple(found), effort)
 
-    def _tried(
-        self, proposals: Sequence[Proposal], waiting: Mapping[int, int], effort: Effort, watch: Watcher | None
-    ) -> dict[int, Candidate | str]:
-        """Valid candidates for some proposals, or the reason of their last failure.
+        def refused(text: str) -> bool:
+            return text in seen or (known is not None and bool(known.among([text])))
+
+        writing = _Writing(proposals, Attempts(len(proposals), self._attempts, self._schema.dumps, refused))
+        numbers = self._prompts.in_order(proposals)
+        # The first few go ahead: they are records soon, and who comes after them finds what all begin with computed.
+        ahead = 0 if self._begun else AHEAD
+        self._begun = True
+        for part in (numbers[:ahead], numbers[ahead:]):
+            if part and not self.stopped:
+                writing.begun += part
+                self._write(writing, part, watch)
+        return writing.generation()
+
+    def _write(self, writing: _Writing, numbers: Sequence[int], watch: Watcher | None) -> None:
+        """Asks the model until these proposals are settled.
 
         Stage II of one overlaps with stage I of another, and with further attempts of a third. An answer that never
         came is asked for again as it was: a pool must not depend on what went wrong on the way, or a resumed run would
         have other candidates than those that were voted on.
         """
-        contexts: dict[int, str] = {}
-        outcomes: dict[int, Candidate | str] = dict.fromkeys(waiting, "unanswered")
-        lost = _LostAnswers({number: self._attempts - attempt for number, attempt in waiting.items()})
+        attempts, effort, lost = writing.attempts, writing.effort, writing.lost
+        writing.under_way = 0
+        few = self._model.capabilities().parallel // 2
+        waiting = len(numbers)
+
+        def openings() -> Iterator[Request]:
+            nonlocal waiting
+            for number in numbers:
+                waiting -= 1
+                writing.under_way += 1
+                yield self._opening_request(writing.proposals[number], number, 0)
 
         def follow(answer: Answer) -> Iterable[Request]:
-            stage, number, attempt = _handle(answer)
-            proposal = proposals[number]
-            if stage == "I" and answer.finish in ("stop", "length"):
-                contexts[number] = " ".join(answer.text.split())
-                return (self._stage_two(proposal, contexts[number], number, attempt),)
-            outcomes[number] = outcome = self._candidate(proposal, contexts.get(number, ""), answer, attempt)
-            if not isinstance(outcome, str) or outcome == "unanswered":
-                return ()
-            again = answer.error is not None and lost.ask_again(answer, answer.error)
-            if not again and attempt + 1 == self._attempts:
-                return ()
-            effort.retries[outcome] += 1
-            if again:
-                return (answer.request,)
-            if stage == "II" and self._stages == 2 and attempt % 2 == 0:
-                # First another record of the same context: most failures are a slip of stage II, and this is cheaper.
-                return (self._stage_two(proposal, contexts[number], number, attempt + 1),)
-            return (self._opening_request(proposal, number, attempt + 1),)
+            writing.under_way -= 1
+            turns = self._after(writing, answer)
+            if isinstance(turns, Request):
+                requests = [turns]
+            else:
+                if not waiting and writing.under_way < few:
+                    # The batch runs dry: who has failed tries a few times at once, or it would run alone in the end.
+                    turns += [spare for turn in turns for spare in attempts.spares(turn)]
+                requests = [self._attempt(writing, turn) for turn in turns]
+            writing.under_way += len(requests)
+            return requests
 
-        requests = (self._opening_request(proposals[number], number, attempt) for number, attempt in waiting.items())
-        for answer in self._model.generate(requests, follow=follow, cancel=self._cancel):
-            effort.answers += 1
-            effort.prompt_tokens += answer.prompt_tokens
-            effort.completion_tokens += answer.completion_tokens
+        for answer in self._model.generate(openings(), follow=follow, cancel=self._cancel):
+            effort.note(answer)
             if answer.error is not None and not answer.error.retryable:
                 raise answer.error
             if lost.hopeless is not None:
                 break
             if watch is not None:
                 watch(answer)
+            if writing.under_way and not waiting and not answer.replayed and attempts.settled(writing.begun):
+                break  # what is still being written are spares that nobody needs
         if lost.hopeless is not None:
             raise lost.hopeless
-        return outcomes
+        attempts.abandon(writing.begun)
+
+    def _after(self, writing: _Writing, answer: Answer) -> Request | list[Turn]:
+        """What an answer leads to: one certain request, or attempts that are to be made now."""
+        stage, number, attempt = _handle(answer)
+        turn, proposal = (number, attempt), writing.proposals[number]
+        outcome: Candidate | str
+        if stage == "I" and answer.finish in ("stop", "length"):
+            context = writing.contexts[turn] = " ".join(answer.text.split())
+            if not writing.attempts.wanted(turn):
+                writing.attempts.drop(turn)
+                return []
+            if not self._echoes.repeats(context, self._unlike(proposal)):
+                return self._stage_two(proposal, context, number, attempt)
+            outcome = "echo"
+        else:
+            outcome = self._candidate(proposal, writing.contexts.get(turn, ""), answer, attempt)
+            if outcome == "rule":
+                writing.beginnings[turn] = kept(answer)
+        if outcome == "unanswered":
+            return []
+        if answer.error is not None and writing.lost.ask_again(answer, answer.error):
+            writing.effort.retries["model error"] += 1
+            return answer.request
+        return writing.attempts.note(turn, outcome)
+
+    def _attempt(self, writing: _Writing, turn: Turn) -> Request:
+        """What an attempt begins with, after others or ahead of its turn."""
+        (number, attempt), before = turn, writing.contexts.get((turn[0], turn[1] - 1))
+        proposal = writing.proposals[number]
+        if before is None or self._stages == 1 or writing.attempts.anew(turn):
+            return self._opening_request(proposal, number, attempt)
+        # First another record of the same context: most failures are a slip of stage II, and this is cheaper.
+        # What breaks a rule keeps its beginning as far as it can still be valid.
+        writing.contexts[turn] = before
+        return self._stage_two(proposal, before, number, attempt, writing.beginnings.get((number, attempt - 1), ""))
 
     def _candidate(self, proposal: Proposal, context: str, answer: Answer, attempt: int) -> Candidate | str:
         """The candidate that an answer holds, or the reason why it holds none."""
@@ -219,9 +215,12 @@ class Generator:
             return "unanswered"
         if answer.finish == "error":
             return "model error"
-        record = parse(self._schema, answer.text, proposal.guide.form)
+        text = answer.request.begun + answer.text
+        record = parse(self._schema, text, proposal.guide.form)
         if record is None:
-            return "truncated" if answer.finish == "length" else "not a record"
+            if answer.finish == "length":
+                return "truncated"
+            return "not a record" if answer.request.steps is None else "rule"  # steps end where a rule is broken
         record = (
             {name: record.get(name) for name in self._schema.names}
             if not set(record) - set(self._schema.names)
@@ -235,7 +234,9 @@ class Generator:
             return "wrong fact"  # of a server that ignores the schema it was given
         if any(repetitive(str(record[name])) for name in self._texts if record[name] is not None):
             return "repetitive"
-        raw = answer.text if proposal.guide.form == "json" else self._schema.dumps(record)
+        if self._echoes.is_echo(record, self._unlike(proposal), dict(proposal.facts)):
+            return "echo"
+        raw = text if proposal.guide.form == "json" else self._schema.dumps(record)
         return Candidate(record, raw, proposal, context, attempt + 1)
 
     # -- requests ------------------------------------------------------------------------------------------------
@@ -250,28 +251,30 @@ class Generator:
         fixed = self._fixed(proposal, attempt)
         stop = ("\n\n", "\n") if proposal.guide.family == "document" else ()
         return self._request(
-            "context", proposal, fixed, "", seed,
+            proposal, self._prompts.opening(proposal, fixed), seed,
             max_tokens=self._context_tokens, temperature=self._temperature * proposal.guide.heat, stop=stop,
             place=Place("I", number, attempt),
         )  # fmt: skip
 
-    def _stage_two(self, proposal: Proposal, context: str, number: int, attempt: int) -> Request:
-        """Stage II: the record that realises t under the schema."""
-        return self._record_request(proposal, context, number, attempt, self._record_temperature)
+    def _stage_two(self, proposal: Proposal, context: str, number: int, attempt: int, begun: str = "") -> Request:
+        """Stage II: the record that realises t under the schema, or the rest of one that has `begun`."""
+        return self._record_request(proposal, context, number, attempt, self._record_temperature, begun=begun)
 
     def _record_at_once(self, proposal: Proposal, number: int, attempt: int) -> Request:
         """The record at once, without a context."""
         return self._record_request(proposal, "", number, attempt, self._temperature)
 
     def _record_request(
-        self, proposal: Proposal, context: str, number: int, attempt: int, temperature: float
+        self, proposal: Proposal, context: str, number: int, attempt: int, temperature: float, *, begun: str = ""
     ) -> Request:
         fixed = self._fixed(proposal, attempt)
-        limits = self._limits(fixed, proposal.guide.form) if self._constrained else {}
+        bounds = self._limits(fixed, proposal.guide.form) if self._constrained else {}
+        staged = self._stages == 2
+        said = self._prompts.record(proposal, fixed, context) if staged else self._prompts.opening(proposal, fixed)
         return self._request(
-            "record", proposal, fixed, context, _seed(proposal.seed, attempt, 2),
+            proposal, said, _seed(proposal.seed, attempt, 2),
             max_tokens=self._record_tokens, temperature=temperature * proposal.guide.heat,
-            place=Place("II", number, attempt), **limits,
+            place=Place("II", number, attempt), begun=begun, **bounds,
         )  # fmt: skip
 
     def _limits(self, fixed: dict[str, Fact], form: Form) -> Mapping[str, Any]:
@@ -280,78 +283,21 @@ class Generator:
         if asked not in self._constraints:
             if len(self._constraints) >= _MOST_KEPT:
                 self._constraints.clear()
-            self._constraints[asked] = constraint(self._schema, fixed, form)
+            self._constraints[asked] = limits(self._narrowing, fixed, form, self._model.capabilities())
         return self._constraints[asked]
 
-    def _request(
-        self, part: str, proposal: Proposal, fixed: dict[str, Fact], context: str, seed: int, **settings: Any
-    ) -> Request:
-        text = self._prompt(part, proposal, fixed).replace(_HERE, context).strip()
-        common: dict[str, Any] = {"seed": seed, "min_p": self._min_p, "no_repeat": NO_REPEAT, **settings}
-        common["key"] = str(settings["place"])
-        if proposal.guide.family == "chat":
-            return Request(messages=(Message("user", text),), **common)
-        return Request(prompt=text + "\n", **common)
+    def _request(self, proposal: Proposal, said: Mapping[str, Any], seed: int, **settings: Any) -> Request:
+        """A request that says this, with what all requests have in common."""
+        return Request(
+            **said, seed=seed, min_p=self._min_p, no_repeat=NO_REPEAT, unlike=self._unlike(proposal),
+            key=str(settings["place"]), **settings,
+        )  # fmt: skip
 
-    def _prompt(self, part: str, proposal: Proposal, fixed: dict[str, Fact]) -> str:
-        """A prompt with a place for the context. There are few of them, each for many requests."""
-        about = (part, proposal.guide, proposal.label, _order_of(proposal), tuple(fixed.items()))
-        key = (*about, repr(proposal.positives), repr(proposal.negatives))
-        if key not in self._rendered_prompts:
-            if len(self._rendered_prompts) >= _MOST_KEPT:
-                self._rendered_prompts.clear()
-            self._rendered_prompts[key] = self._rendered(part, proposal, fixed)
-        return self._rendered_prompts[key]
+    def _unlike(self, proposal: Proposal) -> tuple[str, ...]:
+        """The texts that an answer must not copy: of the schema's examples, and of the exemplars shown."""
+        return self._echoes.texts((*proposal.positives, *proposal.negatives))
 
-    def _rendered(self, part: str, proposal: Proposal, fixed: dict[str, Fact]) -> str:
-        guide = proposal.guide
-        return self._prompts.get_template(f"{guide.family}_{part}.j2").render(
-            description=self._schema.description or self._schema.name,
-            fields=self._schema.fields,
-            rules=[rule.text for rule in self._schema.rules],
-            guide=guide.text,
-            shown=self._shown(proposal, part),
-            negatives=proposal.negatives,
-            context=_HERE,
-            staged=self._stages == 2,
-            opening=self._opening(fixed),
-            ask=self._ask(fixed),
-            form="one JSON object" if guide.form == "json" else "'field: value' lines",
-            heading=lambda record: self._opening(self._heading(record, proposal)),
-            notes=lambda record: self._schema.linearise(record, without=tuple(self._class_of(record))),
-            sentence=self._schema.linearise,
-            realised=lambda record: written(self._schema, record, guide.form),
-        )
-
-    # -- what a prompt shows -------------------------------------------------------------------------------------
-
-    def _shown(self, proposal: Proposal, part: str) -> list[Record]:
-        """The schema's own examples as far as the guide wants them, then positive exemplars.
-
-        There are only a few orders per class, so that many requests share a prefix and the engine reads it once; and
-        one alone in stage II, which only needs to see the form: what is new there comes from the context.
-        """
-        form_only = part == "record" and self._stages == 2
-        chance = random.Random(f"{proposal.label}:{0 if form_only else _order_of(proposal)}")
-        own = [record for record in self._schema.examples if self._schema.label_of(record) == proposal.label]
-        other = [record for record in self._schema.examples if self._schema.label_of(record) != proposal.label]
-        chance.shuffle(own)
-        chance.shuffle(other)
-        pool = own + other if proposal.guide.contrast_classes or not own else own
-        room = max(0, proposal.guide.shots - len(proposal.positives))
-        examples = pool[:room]
-        chance.shuffle(examples)
-        # What stands last steers a small model most: exemplars that won a private vote stand there.
-        shown = [*examples, *proposal.positives]
-        return shown[-2:] if form_only else shown
-
-    def _heading(self, record: Record, proposal: Proposal) -> dict[str, Value]:
-        """What stands above an example: its class and its values in the fields of the facts, as above the record asked
-        for, so that the model sees how a record follows from its heading."""
-        return self._class_of(record) | {name: record.get(name) for name, _ in proposal.facts}
-
-    def _class_of(self, record: Record) -> dict[str, Value]:
-        return {} if self._schema.label is None else {self._schema.label: record.get(self._schema.label)}
+    # -- what a record is to have --------------------------------------------------------------------------------
 
     def _fixed(self, proposal: Proposal, attempt: int) -> dict[str, Fact]:
         """The class, the facts, and where there are none as many seeded values as the guide asks for.
@@ -367,24 +313,11 @@ class Generator:
         chance = random.Random(_seed(proposal.seed, attempt // 2, 3))  # attempts that may share a context agree
         seedable = self._seedable
         for one in chance.sample(seedable, min(proposal.guide.hints, len(seedable))):
-            fixed[one.name] = chance.choice(one.values) if isinstance(one, CategoryField) else chance.random() < 0.5
+            # Of what the rules leave beside the class and the values seeded before: nothing can be written otherwise.
+            left = self._narrowing.domains(fixed)[one.name].values
+            if left:
+                fixed[one.name] = chance.choice(left)
         return {name: fixed[name] for name in self._schema.names if name in fixed}
-
-    def _opening(self, values: Mapping[str, Fact]) -> str:
-        parts = [self._named(name, value) for name, value in values.items()]
-        return (", ".join(parts) + ":") if parts else "Entry:"
-
-    def _ask(self, fixed: Mapping[str, Fact]) -> str:
-        if not fixed:
-            return ""
-        return "It must have " + " and ".join(self._named(name, value) for name, value in fixed.items()) + "."
-
-    def _named(self, name: str, value: Fact) -> str:
-        one = self._schema.field(name)
-        if isinstance(value, Span):
-            return f"{one.title} {value}"
-        said = one.descriptions.get(str(value), "") if isinstance(one, CategoryField) else ""
-        return f"{one.title} {one.text_of(value)}" + (f" ({said})" if said and said != value else "")
 
     # -- sizes ---------------------------------------------------------------------------------------------------
 
@@ -406,6 +339,31 @@ class Generator:
     @cached_property
     def _record_tokens(self) -> int:
         return record_tokens(self._schema)
+
+
+@dataclass(slots=True)
+class _Writing:
+    """What is known of a generation while it is under way."""
+
+    proposals: Sequence[Proposal]
+    attempts: Attempts
+    effort: Effort = field(default_factory=Effort)
+    contexts: dict[Turn, str] = field(default_factory=dict)
+    beginnings: dict[Turn, str] = field(default_factory=dict)  # of records that broke a rule later on
+    begun: list[int] = field(default_factory=list)
+    under_way: int = 0  # requests without an answer
+    lost: _LostAnswers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lost = _LostAnswers(dict.fromkeys(range(len(self.proposals)), self.attempts.most))
+
+    def generation(self) -> Generation:
+        """What came of it."""
+        retries, given_up = self.attempts.failures()
+        self.effort.retries.update(retries)
+        self.effort.given_up.update(given_up)
+        self.effort.settle(self.attempts.candidates(), self.attempts.reasons())
+        return Generation(self.attempts.candidates(), self.effort)
 
 
 @dataclass(slots=True)
@@ -450,11 +408,6 @@ def _most_letters(schema: Schema) -> int:
 def _handle(answer: Answer) -> tuple[str, int, int]:
     """Stage, proposal and attempt that an answer belongs to."""
     return answer.place.stage, answer.place.number, answer.place.attempt
-
-
-def _order_of(proposal: Proposal) -> int:
-    """Which order of examples a prompt has. Facts make records differ enough: one order is read once for all."""
-    return 0 if proposal.facts else proposal.seed % ORDERS
 
 
 def _seed(seed: int, attempt: int, stage: int) -> int:

@@ -1,8 +1,9 @@
 """Guides (ours): different public ways to ask the model for records of the same schema.
 
-A guide says how prompts are laid out (`family`), what they tell the model, how many example records they show, how
-many fields are seeded with random values from the schema, and by which factor the temperature is changed. Guides are
-public text. One private vote among them, before round 1, chooses the one that all later rounds use.
+A guide says how prompts are laid out (`family`), what they tell the model, how many examples of the class they show at
+the end (`shots`), how many fields are seeded with random values from the schema, and by which factor the temperature is
+changed. What prompts begin with is the same for all guides (`prompting.py`). Guides are public text. One private vote
+among them, before round 1, chooses the one that all later rounds use.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ class Guide:
     family: Family = "document"
     form: Form = "json"
     text: str = ""
-    shots: int = 3
-    contrast_classes: bool = True
+    shots: int = 1
     hints: int = 0
     heat: float = 1.0
 
@@ -62,9 +62,9 @@ def builtin_guides(schema: Schema, name: str, capabilities: Capabilities) -> tup
     return (
         plain,
         described,
-        replace(plain, name="own class only", contrast_classes=False, shots=2),
-        replace(plain, name="own class only, cooler", contrast_classes=False, shots=2, heat=0.75),
-        replace(plain, name="every class shown", shots=max(4, min(8, len(schema.labels)))),
+        replace(plain, name="own class last", shots=2),
+        replace(plain, name="own class last, cooler", shots=2, heat=0.75),
+        replace(plain, name="no class last", shots=0),
         # Random values draw a small model away from its class, so one at most.
         replace(plain, name="seeded value", hints=1),
     )

@@ -83,7 +83,9 @@ class PhraseWriter:
         self, field: TextField, name: str, asked: Sequence[tuple[Frame, str | None, list[Record]]]
     ) -> list[Phrase]:
         """The valid answers without repetitions, in the order of the requests whatever order they come in."""
-        requests = (self._request(field, Place(name, i), *one) for i, one in enumerate(asked))
+        # Frame by frame and class by class: neighbours share what they begin with.
+        order = sorted(range(len(asked)), key=lambda i: (asked[i][0], asked[i][1] or ""))
+        requests = (self._request(field, Place(name, i), *asked[i]) for i in order)
         texts: dict[int, str] = {}
 
         def again(answer: Answer) -> Iterable[Request]:
