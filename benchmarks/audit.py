@@ -139,6 +139,9 @@ class Likes:
 
     views, options, remote = 2, 4, None
 
+    def read(self, rows: Sequence[Record]) -> Sequence[Record]:
+        return rows
+
     def score(self, rows: Sequence[Record]) -> NDArray[np.float64]:
         far = np.abs(np.array([[float(r["x"])] for r in rows]) - np.array([0.0, 40.0, 60.0, 100.0]))  # type: ignore[arg-type]
         return -np.stack([far, np.roll(far, 1, axis=1)])

@@ -4,7 +4,8 @@
 
 Each point is a whole evolution (pool, votes for fields, noisy tables, records written around drawn facts, the choice of
 a release) at size N, with seeded noise, so that it can be repeated; ε = 0 is the mean over --controls draws on the
-same pool. A pool and its phrases are written once for each split. Model answers are kept in --store and figures in
+same pool. With --drafts facts are put into records instead of being written around: all but the writing, in seconds. A
+pool and its phrases are written once for each split. Model answers are kept in --store and figures in
 --out: killed and started again, it goes on. Choices are made with --side validation, figures shown with --side test.
 """
 
@@ -21,12 +22,13 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from selpe.evaluation.attack import attack
 from selpe.evaluation.embedding import Remembering
 from selpe.evaluation.fidelity.neighbourhoods import precision_and_recall
 from selpe.evaluation.utility import utility
@@ -34,8 +36,9 @@ from selpe.experiments.shared import SharedAnswers, slug
 from selpe.experiments.sources import Split, open_source
 from selpe.method.algorithm import Evolution, Evolved, Method
 from selpe.method.codebooks import Codebook
-from selpe.method.generation import Generator
-from selpe.method.guides import builtin_guides
+from selpe.method.facts import MeasuredTables
+from selpe.method.generation import Candidate, Generator
+from selpe.method.guides import Guide, builtin_guides
 from selpe.method.kernel import MultiChannelKernel
 from selpe.models.encoders.base import Encoder
 from selpe.models.open import open_encoder, open_model
@@ -47,8 +50,21 @@ from selpe.schema import Record
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 MOST_PRIVATE = 400  # rows a class that a split sets aside; fewer are always among more
+COMMON = 20  # real rows from which on a class counts as common: the AUC of three rows is a matter of luck
 TITLES = {"water": "reviews", "ktas": "triage", "loan": "loans"}
 Figures = dict[str, float]
+
+
+class Drafting(Evolution):
+    """Evolution that ends with the drafts that rows have voted on, as if they were written."""
+
+    def _write_measured(
+        self, tables: MeasuredTables, included: Mapping[str, Sequence[Candidate]], guide: Guide
+    ) -> dict[str, list[Candidate]]:
+        drafts = iter(self._drafts(tables, included))
+        return {
+            label: [replace(made, record=next(drafts)) for made in included[label]] for label in self._labels
+        }  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -92,7 +108,8 @@ class Bench:
             ledger.set_budget(1000.0)
             noisy = math.isfinite(epsilon) and epsilon > 0
             noise = zlib.crc32(f"{self.seed}:{len(rows)}:{epsilon}:{draw}".encode()) if noisy else None
-            run = Evolution(
+            kind = Drafting if self.options.drafts else Evolution
+            run = kind(
                 private=PrivateTable(rows, schema, account=ledger.account("run")),
                 schema=schema,
                 generator=Generator(self.answers.model, schema, temperature=1.0),
@@ -110,8 +127,13 @@ class Bench:
         """Utility in both embedded views, recall of real records, and distances of measured fields within classes."""
         schema = self.split.schema
         made = utility(schema, records, self.real, encoder=self.encoder, seeds=2, bootstrap=0)
-        found: Figures = {score.kind: score.auc for score in made.scores if score.trained_on == "synthetic"}
+        trained = [score for score in made.scores if score.trained_on == "synthetic"]
+        found: Figures = {score.kind: score.auc for score in trained}
         found["mean"] = (found["text"] + found["structured"]) / 2
+        sizes = Counter(schema.label_of(row) for row in self.real)
+        found["common"] = float(
+            np.mean([auc for score in trained for label, auc in score.per_class.items() if sizes[label] >= COMMON])
+        )
         texts = ([schema.linearise(row) for row in rows] for rows in (records, self.real))
         here, there = (self.encoder.encode(side).astype(np.float64) for side in texts)
         found["recall"] = precision_and_recall(here, there).recall
@@ -129,6 +151,16 @@ class Bench:
                 distances.append(sum(abs(here[c] / here.total() - there[c] / there.total()) for c in codes) / 2)
         return float(np.mean(distances))
 
+    def _attacked(self, records: Sequence[Record], rows: Sequence[Record]) -> dict[str, Any]:
+        """What attacks find in a release: alarms, and how far membership attacks are from chance (AUC in percent)."""
+        found = attack(self.split.schema, records, rows, self.split.strangers(), encoder=self.encoder)
+        told = {name: one for name, one in found.membership.items() if one is not None}
+        return {
+            "alarms": list(found.alarms),
+            **{f"attack {name}": 100 * one.auc for name, one in told.items()},
+            **{f"attack p {name}": one.auc_p_value for name, one in told.items()},
+        }  # fmt: skip
+
     def point(self, rows: Sequence[Record], epsilon: float, draw: int) -> dict[str, Any]:
         began = time.monotonic()
         plan, made = self.run(rows, epsilon, draw)
@@ -136,7 +168,9 @@ class Bench:
         found: dict[str, Any] = dict(self.figures([one.record for one in made.candidates], books))
         control = [one.record for one in self.run(rows, 0.0, 0)[1].candidates] if books else []
         found |= {f"control {name}": self._apart(book, control) for name, book in books.items()}
-        anew = sum(bool(one.proposal.facts) for one in made.candidates) / len(made.candidates)
+        if self.options.attack:
+            found |= self._attacked([one.record for one in made.candidates], rows)
+        anew = made.measured and float(np.mean([bool(one.proposal.facts) for one in made.candidates]))
         looks = 0 if plan.measure is None else len(plan.measure.looks)
         return found | {"release": made.release, "fields": list(books), "anew": anew, "looks": looks,
                         "seconds": round(time.monotonic() - began)}  # fmt: skip
@@ -153,7 +187,9 @@ def main() -> None:
     parser.add_argument("--per-class", type=int, default=60)
     parser.add_argument("--bundles", type=int, default=128)
     parser.add_argument("--measure", nargs="*", help="fields to measure; default: by vote")
+    parser.add_argument("--drafts", action="store_true", help="put facts into records in the place of writing")
     parser.add_argument("--off", action="store_true", help="nothing is measured: the method as it was before")
+    parser.add_argument("--attack", action="store_true", help="attack every release, too")
     without = "shuffled: labels changed at random among rows; foreign: records that the model made up"
     parser.add_argument("--rows-are", choices=["true", "shuffled", "foreign"], default="true", help=without)
     parser.add_argument("--side", choices=["validation", "test"], default="validation")
@@ -184,6 +220,8 @@ def _measure(
     bench = Bench(split, answers, encoder, options, seed, real)
     way = "off" if options.off else "+".join(options.measure) if options.measure else "auto"
     way += "" if options.rows_are == "true" else f" {options.rows_are}"
+    way += " drafts" if options.drafts else ""
+    way += " attacked" if options.attack else ""
 
     def keep(name: str, make: Any) -> None:
         key = f"{options.side}|{data}|{seed}|{options.per_class}|{name}"
@@ -217,7 +255,7 @@ def table_of(known: Mapping[str, Any], side: str) -> str:
         if where == side:
             points.setdefault((data, size, way, rows, epsilon), {}).setdefault(seed, []).append(found)
     names = ("data", "N a class", "measured", "rows", "ε", "text", "structured", "mean", "above ε = 0", "of the way",
-             "recall", "distance of measured fields (ε = 0)", "releases")  # fmt: skip
+             "common classes, above ε = 0", "recall", "distance of measured fields (ε = 0)", "releases")  # fmt: skip
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for place in sorted(points, key=lambda k: (k[0], k[1], k[2], int(k[3]), float(k[4]))):
         lines.append(f"| {' | '.join(_row(place, points))} |")
@@ -228,7 +266,9 @@ def _row(key: tuple[str, ...], points: Mapping[tuple[str, ...], Mapping[str, lis
     data, size, way, rows, epsilon = key
     splits, real = points[key], points.get((data, size, "real", rows, "inf"), {})
     zero = next((points[k] for k in points if k[:3] == (data, size, "auto") and k[4] == "0"), {})
-    gains = {s: _mean(splits[s], "mean") - _mean(zero[s], "mean") for s in splits if s in zero}
+    gains, common = (
+        {s: _mean(splits[s], name) - _mean(zero[s], name) for s in splits if s in zero} for name in ("mean", "common")
+    )
     whole = {s: _mean(real[s], "mean") - _mean(zero[s], "mean") for s in gains if s in real}
     closed = f"{100 * sum(gains[s] for s in whole) / sum(whole.values()):.0f} %" if whole else ""
     every = [one for found in splits.values() for one in found]
@@ -238,7 +278,7 @@ def _row(key: tuple[str, ...], points: Mapping[tuple[str, ...], Mapping[str, lis
     return [
         TITLES.get(data, data), size, way, rows, epsilon,
         *(_shown([_mean(found, name) for found in splits.values()]) for name in ("text", "structured", "mean")),
-        _shown(list(gains.values()), sign=True), closed,
+        _shown(list(gains.values()), sign=True), closed, _shown(list(common.values()), sign=True),
         _shown([100 * _mean(found, "recall") for found in splits.values()]), distance,
         ", ".join(f"{count} {name}" for name, count in chosen.most_common(3)),
     ]  # fmt: skip

@@ -70,12 +70,14 @@ class Followed(Evolution):
     sets: dict[str, list[Record]] = field(default_factory=dict)
     ballots: dict[str, Ballot] = field(default_factory=dict)
 
-    def _choose(self, name: str, epsilon: float, sets: Sequence[Sequence[Record]]) -> Selection:
+    def _choose(
+        self, name: str, epsilon: float, sets: Sequence[Sequence[Record]], ahead: Sequence[int] = ()
+    ) -> Selection:
         known = {self.schema.dumps(record): record for one in sets for record in one}
         judge = SetJudge(self.schema, self.encoder, self.kernel, sets, list(known.values()))
         digests = [digest_of(self.schema.dumps(record) for record in one) for one in sets]
         self.sets |= {digest: list(one) for digest, one in zip(digests, sets, strict=True)}
-        self.ballots[name] = Predictive(judge).tally(self.rows), digests
+        self.ballots[name] = Predictive(judge, tuple(ahead)).tally(self.rows), digests
         return Selection({"": (self.follow if name == "guide" else 0,)}, Guarantee(0.0, 0.0), "followed", private=False)
 
 

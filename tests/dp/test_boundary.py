@@ -184,10 +184,10 @@ class QuotingKernel(MultiChannelKernel):
         super().__init__(SCHEMA, HashingEncoder())
         self.quote, self.when = quote, when
 
-    def represent(self, records: Sequence[Record]) -> Any:
+    def represent(self, records: Sequence[Record], encode: Any = None) -> Any:
         if self.when == "represent" and MARKER in str(records):
             self.quote(str(records))
-        return super().represent(records)
+        return super().represent(records, encode)
 
     def over(self, pool: Any) -> Any:
         inner, outer = super().over(pool), self
@@ -211,6 +211,9 @@ class QuotingJudge:
 
     def __init__(self, quote: Callable[[str], None]) -> None:
         self.quote = quote
+
+    def read(self, rows: Sequence[Record]) -> Sequence[Record]:
+        return rows
 
     def score(self, rows: Sequence[Record]) -> NDArray[np.float64]:
         self.quote(str(rows))

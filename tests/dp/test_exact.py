@@ -266,6 +266,9 @@ class TwoViews:
 
     views, options, remote = 2, 4, None
 
+    def read(self, rows: Sequence[Record]) -> Sequence[Record]:
+        return rows
+
     def score(self, rows: Sequence[Record]) -> NDArray[np.float64]:
         likes = np.array([[float(abs(int(r["x"]) - spot)) for spot in (0, 3, 6, 9)] for r in rows])  # type: ignore[arg-type]
         return -np.stack([likes, np.roll(likes, 1, axis=1)])
@@ -290,6 +293,16 @@ def test_a_choice_among_sets_keeps_to_its_claim(monkeypatch: pytest.MonkeyPatch)
     for law, adjacency in itertools.product(LAWS, ADJACENCIES):
         ratio = found(scores, PAIRS[adjacency](universe, 3), law, scale_of(law, adjacency, Influence()))
         assert 0.3 * EPSILON <= ratio <= EPSILON + ROUNDING
+
+
+def test_public_votes_change_no_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    universe: list[Row] = [(x,) for x in (0, 3, 6, 9)]
+    plain = chosen_scores(monkeypatch, Predictive(TwoViews()), universe)
+    ahead = chosen_scores(monkeypatch, Predictive(TwoViews(), ahead=(0, 5, 0, 1)), universe)
+    assert all((ahead[rows][0][0] - plain[rows][0][0]).tolist() == [0, 5, 0, 1] for rows in plain)
+    for law, adjacency in itertools.product(LAWS, ADJACENCIES):
+        ratio = found(ahead, PAIRS[adjacency](universe, 3), law, scale_of(law, adjacency, Influence()))
+        assert 0.1 * EPSILON <= ratio <= EPSILON + ROUNDING
 
 
 class Far:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evolving_world import ENCODER
 from selpe.method.codebooks import BinnedCodes, Codebook, ListedCodes, Phrase, TextCodes
-from selpe.method.measuring import Association, ClassCodes
+from selpe.method.measuring import Association, ClassCodes, TextReader
 from selpe.privacy.votes import FieldVote
 from selpe.schema import Record, Schema
 from small_world import SCHEMA, UNLABELLED, drawn
@@ -137,3 +137,44 @@ def test_a_class_of_any_kind_has_its_place_in_the_schema_as_code(label: str, cla
     assert (coder.name, coder.size, coder.remote) == ("it", len(classes), None)
     assert [coder.code({"it": value}) for value in classes] == list(range(len(classes)))
     assert coder.code({}) == coder.code({"it": "other"}) == coder.code({"it": None}) == -1
+
+
+# -- texts that are read -----------------------------------------------------------------------------------------------
+
+KNOWN = [("dead line", 1), ("dead key", 1), ("dead switch", 1), ("lost line", 0), ("lost key", 0), ("lost badge", 0)]
+
+
+def reader() -> TextReader:
+    vectors = ENCODER.encode([text for text, _ in KNOWN]).astype(np.float64)
+    return TextReader.trained("topic", ENCODER, vectors, np.array([place for _, place in KNOWN], dtype=np.float64))
+
+
+def test_a_reader_tells_the_side_of_a_text_that_it_has_not_seen() -> None:
+    assert reader().side({"topic": "dead password"}) == 1
+    assert reader().side({"topic": "lost password"}) == -1
+
+
+def test_a_missing_text_lies_on_no_side_and_says_nothing_of_the_field() -> None:
+    assert reader().side({"topic": None}) == 0
+    found = books(POOL)
+    prior = {book.name: np.full((2, book.size), 1 / book.size) for book in found}
+    judge = Association(SCHEMA, found, prior, {"topic": reader()})
+    option = next(i for i in range(judge.options) if judge.field(i) == "topic")
+    assert judge.votes(POOL[0] | {"topic": None})[option] == 0.5
+
+
+@pytest.mark.parametrize(("topic", "label", "vote"), [
+    ("dead password", "high", 1.0), ("dead password", "low", 0.0), ("lost password", "low", 1.0),
+])  # fmt: skip
+def test_a_row_speaks_for_a_text_where_its_reader_and_its_class_agree(topic: str, label: str, vote: float) -> None:
+    found = books(POOL)
+    prior = {book.name: np.full((2, book.size), 1 / book.size) for book in found}
+    judge = Association(SCHEMA, found, prior, {"topic": reader()})
+    option = next(i for i in range(judge.options) if judge.field(i) == "topic")
+    assert judge.votes(POOL[0] | {"topic": topic, "urgency": label})[option] == vote
+
+
+def test_what_a_reader_says_of_a_row_does_not_depend_on_other_rows() -> None:
+    rows = [POOL[i] | {"topic": text} for i, (text, _) in enumerate(KNOWN)]
+    alone = [reader().side(row) for row in rows]
+    assert alone == [reader().side(row) for row in reversed(rows)][::-1]

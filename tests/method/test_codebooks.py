@@ -304,3 +304,17 @@ def test_a_codebook_as_plain_data_says_field_kind_and_codes(book: Codebook) -> N
     assert book.to_dict() == {"field": "f", "kind": book.field.kind, "codes": list(book.words)}
     assert len(book.words) == book.size
     assert book.remote is None
+
+
+def test_a_text_of_the_model_has_the_same_code_however_it_is_asked_for() -> None:
+    """What is remembered of public texts must be what would be worked out."""
+    field = TextField("topic", max_length=40)
+    phrases = [
+        Phrase(f"{one} {other}") for one in ("lost", "dead", "new") for other in ("key", "line", "badge", "card")
+    ]
+    encoder = HashingEncoder(64)
+    vectors = encoder.encode([phrase.text for phrase in phrases]).astype(np.float64)
+    book = TextCodes(field, phrases, vectors, encoder=encoder, clusters=5, seed=3)
+    for text in [*(phrase.text for phrase in phrases), "an unseen text"]:
+        assert book.code_of_public({"topic": text}) == book.code({"topic": text})
+    assert book.code_of_public({"topic": None}) == book.code({"topic": None}) == -1

@@ -11,7 +11,7 @@ import pytest
 from selpe.method.codebooks import BinnedCodes, Codebook, ListedCodes, Phrase, TextCodes
 from selpe.method.facts import DrawnFacts, MeasuredField, MeasuredPair, MeasuredTables
 from selpe.method.posterior import Matrix, NoiseLaw
-from selpe.method.record_forms import Fact
+from selpe.method.record_forms import Fact, agrees
 from selpe.models.encoders.hashing import HashingEncoder
 from selpe.schema import Record, Schema, Span
 
@@ -352,3 +352,51 @@ def test_a_pair_tilts_whichever_of_its_fields_comes_second() -> None:
     measured = tables({"arm": (EVEN, EVEN), "pain": (EVEN, EVEN)}, turned)
     ended = joint(coupled(measured, ["arm", "pain"], "high"))
     assert np.abs(ended - (tilt / tilt.sum(axis=0)).T / 3).max() < 0.03
+
+
+# -- apart from the class ----------------------------------------------------------------------------------------------
+
+OTHER: Record = {**OWN, "complaint": CHEST[1], "arm": "right", "pain": 5, "sbp": 150, "dbp": 95, "urgency": "high"}
+
+
+def test_apart_from_the_class_what_was_not_measured_comes_from_one_record_of_any_class() -> None:
+    measured = tables({"arm": ([0.5, 0.5], [1.0, 0.0])}, pool=(OWN, OTHER)).kept_apart()
+    drawn = [measured.draw("low", OWN, random.Random(seed)) for seed in range(40)]
+    assert all(one is not None and one.beside in (OWN, OTHER) for one in drawn)
+    for one in drawn:
+        assert one is not None
+        assert one.beside is not None
+        facts = dict(one.facts)
+        assert "urgency" not in facts, "the class is no fact"
+        assert "story" not in facts, "a long text is written anew"
+        assert all(facts[name] == one.beside[name] for name in ("complaint", "pain", "sbp", "dbp", "seen", "left_on"))
+    assert {one.beside["pain"] for one in drawn if one is not None and one.beside is not None} == {2, 5}
+
+
+def test_apart_from_the_class_measured_fields_still_follow_the_shares_of_the_class() -> None:
+    measured = tables({"arm": ([[0.5, 0.5]] * 2, [[0.9, 0.1], [0.2, 0.8]])}, pool=(OWN, OTHER)).kept_apart()
+    for label, share in (("low", 0.9), ("high", 0.2)):
+        drawn = [measured.draw(label, OWN, random.Random(seed)) for seed in range(2000)]
+        first = [BOOKS["arm"].code(dict(one.facts)) == 0 for one in drawn if one is not None]  # type: ignore[arg-type]
+        assert abs(np.mean(first) - share) < 0.03
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_draft_is_a_valid_record_of_its_class_with_the_facts_that_will_be_written(apart: bool) -> None:
+    even = np.full(BOOKS["pain"].size, 1 / BOOKS["pain"].size)
+    shares: dict[str, tuple[Any, Any]] = {
+        "arm": ([0.4, 0.4, 0.2], [0.2, 0.7, 0.1]), "pain": (even, even), "story": ([0.9, 0.1], [0.1, 0.9]),
+    }  # fmt: skip
+    measured = tables(shares, pool=(OWN, OTHER))
+    measured = measured.kept_apart() if apart else measured
+    for seed in range(50):
+        drawn = measured.draw("low", OWN, random.Random(seed))
+        draft = measured.draft("low", OWN, random.Random(seed))
+        assert draft["urgency"] == "low"
+        assert not [one for one in WARD.check(draft) if one.level != "rule"]
+        assert draft == OWN if drawn is None else all(agrees(WARD.field(n), draft[n], f) for n, f in drawn.facts)
+
+
+def test_releases_are_named_by_the_way_they_were_drawn() -> None:
+    measured = tables({"arm": ([0.5, 0.5], [0.2, 0.8])})
+    assert (measured.name, measured.kept_apart().name) == ("measured", "measured, the rest of any class")

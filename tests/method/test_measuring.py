@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from evolving_world import ENCODER, World, texts
 from selpe.errors import PrivacyError
-from selpe.method.algorithm import Evolved, Method
+from selpe.method.algorithm import Evolution, Evolved, Method
 from selpe.method.codebooks import Codebook, TextCodes
 from selpe.method.facts import MeasuredTables
 from selpe.method.posterior import Matrix
@@ -25,6 +25,8 @@ from selpe.models.encoders.hashing import HashingEncoder
 from selpe.models.fake import FakeModel
 from selpe.privacy.counts import Counts
 from selpe.privacy.measure_plan import Measurable
+from selpe.privacy.mechanisms import Guarantee
+from selpe.privacy.table import Selection
 from selpe.schema import Record, Schema
 from small_world import SCHEMA, UNLABELLED, drawn
 
@@ -418,6 +420,58 @@ def test_the_share_that_was_measured_goes_with_the_release(tmp_path: Path) -> No
         wrote = sum(bool(candidate.proposal.facts) for candidate in evolved.candidates)
         assert (evolved.measured > 0) == ("measured" in evolved.release)
         assert wrote == 0 or evolved.measured > 0
+
+
+def settled(monkeypatch: pytest.MonkeyPatch, winner: int) -> list[tuple[list[list[Record]], tuple[int, ...]]]:
+    """Has the last vote end with this winner, and returns what it was asked about."""
+    asked: list[tuple[list[list[Record]], tuple[int, ...]]] = []
+
+    def choose(
+        _: Evolution, name: str, epsilon: float, sets: Sequence[Sequence[Record]], ahead: Sequence[int]
+    ) -> Selection:
+        asked.append(([list(one) for one in sets], tuple(ahead)))
+        return Selection({"": (winner,)}, Guarantee(0.0, 0.0), "settled", private=False)
+
+    monkeypatch.setattr(Evolution, "_choose", choose)
+    return asked
+
+
+@pytest.mark.parametrize(("winner", "name"), [(0, "evolved"), (1, "measured"), (2, "measured, the rest of any class")])
+def test_rows_vote_on_drafts_and_only_what_wins_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, winner: int, name: str
+) -> None:
+    asked = settled(monkeypatch, winner)
+    world = World(
+        tmp_path, records=12, rows=told(120), rounds=1, bundles=8, epsilon=20.0, measure=named("channel"),
+    )  # fmt: skip
+    evolved = world.evolve(Method(bundles=8))
+    ((sets, ahead),) = asked
+    assert len(sets) == 3
+    assert ahead[1] > ahead[0] > ahead[2] == 0, "the measured release first, and the classes are believed in doubt"
+    assert [[record["urgency"] for record in one] for one in sets[1:]] == [[r["urgency"] for r in sets[0]]] * 2
+    assert evolved.release == name
+    facts = [dict(candidate.proposal.facts) for candidate in evolved.candidates]
+    wrote = [one for one in facts if one]
+    assert bool(wrote) == bool(winner)
+    for made, draft in zip(evolved.candidates, sets[winner], strict=True):
+        assert all(made.record[field] == draft[field] for field in ("channel", "urgency"))
+        assert made.proposal.class_told == (winner < 2)
+    if winner == 2:
+        assert all({"channel", "minutes", "solved"} <= one.keys() for one in facts)
+    assert evolved.tables is not None
+    assert evolved.tables.apart == (winner == 2), "further records are drawn in the same way"
+
+
+def test_where_noise_would_decide_the_model_is_believed_of_its_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = settled(monkeypatch, 1)
+    World(
+        tmp_path, records=8, rows=told(60), rounds=1, bundles=8, epsilon=2.0, measure=named("channel")
+    ).evolve(Method(bundles=8))  # fmt: skip
+    ((sets, ahead),) = asked
+    assert len(sets) == 2
+    assert ahead == (0, 2 * round(2 / 0.3))
 
 
 # -- controls ----------------------------------------------------------------------------------------------------------

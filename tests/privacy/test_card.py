@@ -57,6 +57,7 @@ CARD = whole(
                 file={"const": "measurements.json"},
                 statement=TEXT,
                 written_by_the_counts={"type": "number", "minimum": 0, "maximum": 1},
+                rest_of_any_class={"type": "boolean"},
                 looks={
                     "type": "array",
                     "minItems": 1,
@@ -362,6 +363,14 @@ def test_a_measurement_that_the_last_choice_refused_is_still_told() -> None:
     assert "written without them" in text
     assert "half" not in text
     assert "50 % of the records follow them." in render_markdown(card(Book(COUNTED), measured=measured(written=0.5)))
+
+
+def test_a_reader_is_told_where_only_what_was_measured_tells_classes_apart() -> None:
+    plain = card(Book(COUNTED), measured=measured())
+    apart = card(Book(COUNTED), measured=measured() | {"rest_of_any_class": True})
+    assert [one["measurements"]["rest_of_any_class"] for one in (plain, apart)] == [False, True]
+    assert "records of any class" in render_markdown(apart)
+    assert "records of any class" not in render_markdown(plain)
 
 
 def test_how_rows_took_part_follows_from_what_was_charged() -> None:

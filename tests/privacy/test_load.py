@@ -114,6 +114,9 @@ class Likes:
     def __init__(self) -> None:
         self.asked = 0
 
+    def read(self, rows: Sequence[Record]) -> Sequence[Record]:
+        return rows
+
     def score(self, rows: Sequence[Record]) -> NDArray[np.float64]:
         self.asked += len(rows)
         return np.tile((1.0, 0.0), (1, len(rows), 1))

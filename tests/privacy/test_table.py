@@ -46,6 +46,9 @@ class Likes:
     def __init__(self, *scores: float) -> None:
         self.scores, self.options = scores, len(scores)
 
+    def read(self, rows: Sequence[Record]) -> Sequence[Record]:
+        return rows
+
     def score(self, rows: Sequence[Record]) -> NDArray[np.float64]:
         return np.tile(self.scores, (1, len(rows), 1))
 

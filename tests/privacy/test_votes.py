@@ -21,7 +21,17 @@ from selpe.models.encoders.hashing import HashingEncoder
 from selpe.privacy import votes as module
 from selpe.privacy.mechanisms import NoisyMax
 from selpe.privacy.table import PrivateTable
-from selpe.privacy.votes import Approval, Closeness, Coverage, FieldVote, Predictive, Prototype, lowest, sets_approved
+from selpe.privacy.votes import (
+    ROWS_AT_ONCE,
+    Approval,
+    Closeness,
+    Coverage,
+    FieldVote,
+    Predictive,
+    Prototype,
+    lowest,
+    sets_approved,
+)
 from selpe.schema import Record, Schema
 
 KERNEL = LineKernel(span=10.0)
@@ -63,6 +73,9 @@ class Table:
     @property
     def options(self) -> int:
         return int(self.scores.shape[2])
+
+    def read(self, rows: Sequence[Record]) -> Sequence[Record]:
+        return rows
 
     def score(self, rows: Sequence[Record]) -> NDArray[np.float64]:
         mine = np.array([row["x"] for row in rows], dtype=np.intp)
@@ -124,6 +137,18 @@ def test_a_rows_vote_on_a_set_is_an_approval_or_nothing(scores: NDArray[np.float
         assert cast.min() >= 0
         assert cast.max() <= vote.step
         assert cast.sum() <= vote.step * (vote.options // 2)
+
+
+@pytest.mark.parametrize("ahead", [(1,), (0, 1, 2), (0, -1), (0, 0.5), (0, True), (0, 2**40)])
+def test_public_votes_are_whole_numbers_for_each_set(ahead: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigError, match="public votes"):
+        Predictive(Table(np.zeros((1, 1, 2))), ahead=ahead)
+
+
+def test_public_votes_stand_in_the_tally_before_the_first_row() -> None:
+    vote = Predictive(Table(np.array([[[0.9, 0.1]]])), ahead=(0, 7))
+    assert vote.tally([]).tolist() == [0, 7]
+    assert vote.tally([{"x": 0}]).tolist() == [1, 7]
 
 
 @pytest.mark.parametrize(("options", "approved"), [(1, 0), (2, 1), (3, 1), (4, 2), (6, 3), (9, 4), (32, 16)])
@@ -224,6 +249,20 @@ def test_a_judge_is_asked_about_one_row_at_a_time() -> None:
 
     Predictive(Counting(np.zeros((1, 5, 4)))).tally([{"x": i} for i in range(5)])
     assert asked == [1] * 5
+
+
+def test_rows_are_read_in_parts_and_each_has_one_vote_whatever_the_judge_makes_of_them() -> None:
+    read: list[int] = []
+
+    class Doubling(Table):
+        def read(self, rows: Sequence[Record]) -> Sequence[Record]:
+            read.append(len(rows))
+            return [row for row in rows for _ in range(2)]
+
+    count = ROWS_AT_ONCE + 3
+    vote = Predictive(Doubling(np.tile([0.9, 0.8, 0.1, 0.2], (1, count, 1))))
+    assert vote.tally([{"x": i} for i in range(count)]).tolist() == [count, count, 0, 0]
+    assert read == [ROWS_AT_ONCE, 3]
 
 
 def test_coverage_approves_the_sets_nearest_to_a_row() -> None:

@@ -19,7 +19,18 @@ from typing import Literal
 from selpe.config import Adjacency
 from selpe.config.presets import PAPER
 from selpe.errors import ModelError, StoppedError
-from selpe.events import Answered, Emit, Finished, Included, PoolReady, Selected, StageStarted, Started, silence
+from selpe.events import (
+    Answered,
+    Emit,
+    Finished,
+    Included,
+    Judging,
+    PoolReady,
+    Selected,
+    StageStarted,
+    Started,
+    silence,
+)
 from selpe.method.facts import MeasuredTables
 from selpe.method.generation import Candidate, Generator, Proposal, without_exemplars
 from selpe.method.guides import Guide
@@ -108,6 +119,7 @@ class Evolution:
     _drawn: list[Selection | Counts] = field(default_factory=list)
     _origins: Origins = field(default_factory=Origins)
     _seen: list[Record] = field(default_factory=list)
+    _told: tuple[str, float] | None = None
 
     def run(self) -> Evolved:
         """The synthetic table S_syn. The numbers at the side are lines of Algorithm 1; classes evolve side by side."""
@@ -120,6 +132,7 @@ class Evolution:
             quota = {label: self._due(label, t) - len(included[label]) for label in self._labels}  # 3: m_t, Eq. quota
             pools = self._propose(t, quota, context, guide)  # 4: H_t, Eq. candidate_pool
             self._require_candidates(pools)
+            self.emit(Judging("comparing candidates", 0.0))
             spaces = {label: self._space(pool) for label, pool in pools.items()}  # Φ and g over H_t
             chosen = self._select(f"round-{t}", part.epsilon, pools, spaces)  # 5 to 11, Eq. exp_mech_batch
             for label, pool in pools.items():
@@ -135,8 +148,10 @@ class Evolution:
             self.emit(Included(t, sum(len(records) for records in included.values())))
         self._top_up(included, context, guide)
         tables = self._measure()  # ours
-        written = None if tables is None else self._write_measured(tables, included, guide)
-        release = self._choose_release(included, written)  # ours
+        if tables is None:
+            release = self._choose_release(included)  # ours
+        else:
+            release, tables = self._choose_measured(tables, included, guide)  # ours
         candidates = tuple(candidate for label in self._labels for candidate in release.records[label])
         self.emit(Finished(len(candidates)))
         return Evolved(candidates, guide, context, tuple(self._drawn), release.name, tables, release.measured)  # 18
@@ -184,13 +199,14 @@ class Evolution:
         found = [candidate for candidate in made.candidates if candidate is not None]
         self._seen += [candidate.record for candidate in found]
         samples = tuple(candidate.record for candidate in found[:: max(1, len(found) // 4)][:4])
-        self.emit(PoolReady(stage, number, len(found), dict(made.effort.retries), dict(made.effort.given_up), samples))
+        effort = made.effort
+        lost = (dict(effort.retries), dict(effort.given_up))
+        self.emit(PoolReady(stage, number, len(found), *lost, samples, dict(effort.thrown)))
         return made.candidates
 
     def _watch(self, answer: Answer) -> None:
         if answer.finish != "cancelled":
-            which = answer.request.stage
-            self.emit(Answered(which, answer.prompt_tokens, answer.completion_tokens, answer.replayed))
+            self.emit(Answered.of(answer))
 
     def _require_candidates(self, pools: Mapping[str, Sequence[Candidate]]) -> None:
         if empty := [label for label, pool in pools.items() if not pool]:
@@ -263,21 +279,62 @@ class Evolution:
         chosen = self._choose("guide", self.plan.guide_epsilon, records)
         return able[chosen.winner]
 
-    def _choose_release(
-        self, included: Mapping[str, Sequence[Candidate]], written: Mapping[str, Sequence[Candidate]] | None
-    ) -> CandidateRelease:
-        """One candidate release of several; what evolution included is the first, what was measured the second."""
+    def _choose_release(self, included: Mapping[str, Sequence[Candidate]]) -> CandidateRelease:
+        """One candidate release of several; what evolution included is the first."""
         if self.plan.bundle_epsilon is None or self.method.bundles < 2:
-            return whole_release(included) if written is None else whole_release(written, "measured", 1.0)
+            return whole_release(included)
         self.emit(StageStarted("bundles", 0, 0))
+        self.emit(Judging("comparing candidates", 0.0))
         origins = self._origins.with_agreement(self.schema, self.encoder, self.public_encoder)
-        releases = make_releases(included, origins, count=self.method.bundles, seed=self.seed, measured=written)
+        releases = make_releases(included, origins, count=self.method.bundles, seed=self.seed)
         full = [
             release for release in releases
             if all(len(release.records[label]) == len(included[label]) for label in self._labels)
         ]  # fmt: skip
         records = [[c.record for label in self._labels for c in release.records[label]] for release in full]
         return full[self._choose("bundle", self.plan.bundle_epsilon, records).winner]
+
+    def _choose_measured(
+        self, tables: MeasuredTables, included: Mapping[str, Sequence[Candidate]], guide: Guide
+    ) -> tuple[CandidateRelease, MeasuredTables]:
+        """The release with what was measured, or what evolution included, and the tables to draw more records from.
+
+        Rows vote on drafts, in which facts are put into records: only what wins is written.
+        """
+        ways = [tables, tables.kept_apart()] if self.plan.classes_in_question else [tables]
+        winner = 1
+        if self.plan.bundle_epsilon is not None and self.method.bundles > 1:
+            self.emit(StageStarted("bundles", 0, 0))
+            drafts = [[one.record for label in self._labels for one in included[label]]]
+            drafts += [self._drafts(way, included) for way in ways]
+            doubt = self._benefit_of_doubt(self.plan.bundle_epsilon)
+            ahead = (0, 2 * doubt) if len(ways) == 1 else (doubt, 2 * doubt, 0)
+            winner = self._choose("bundle", self.plan.bundle_epsilon, drafts, ahead).winner
+        if winner == 0:
+            return whole_release(included), tables
+        chosen = ways[winner - 1]
+        return whole_release(self._write_measured(chosen, included, guide), chosen.name, 1.0), chosen
+
+    def _drafts(self, tables: MeasuredTables, included: Mapping[str, Sequence[Candidate]]) -> list[Record]:
+        """What would be written by these tables, as far as it can be seen before: the facts of the first writing."""
+        return [
+            tables.draft(label, made.record, self._chance_of_facts(0, label, i))
+            for label in self._labels
+            for i, made in enumerate(included[label])
+        ]
+
+    def _chance_of_facts(self, attempt: int, label: str, i: int) -> random.Random:
+        return random.Random(f"facts:{self.seed}:{attempt}:{label}:{i}")
+
+    def _benefit_of_doubt(self, epsilon: float) -> int:
+        """Public votes that one release is ahead of the next by: about what the noise of this choice comes to.
+
+        A measurement helps more often than not, and what a model says of classes is often right: rows must speak
+        against either more clearly than noise does.
+        """
+        if epsilon == 0 or math.isinf(epsilon):
+            return 0
+        return min(self.plan.units // 4, round((2 if self.adjacency == "replace-one" else 1) / epsilon))
 
     # -- measured tables -----------------------------------------------------------------------------------------
 
@@ -310,11 +367,11 @@ class Evolution:
         for attempt in range(WRITINGS):
             proposals, places = [], []
             for label, i in waiting:
-                chance = random.Random(f"facts:{self.seed}:{attempt}:{label}:{i}")
+                chance = self._chance_of_facts(attempt, label, i)
                 drawn = tables.draw(label, included[label][i].record, chance)
                 if drawn is not None:
                     asked = self._proposal(f"measured-{attempt}", label, i, guide, Exemplars(drawn.exemplars))
-                    proposals.append(replace(asked, facts=drawn.facts))
+                    proposals.append(replace(asked, facts=drawn.facts, class_told=drawn.beside is None))
                     places.append((label, i))
             waiting = []
             for place, made in zip(places, self._generated("measured", attempt + 1, proposals), strict=True):
@@ -335,11 +392,23 @@ class Evolution:
         cost = made.guarantee
         self.emit(Selected(name, made.mechanism, cost.add_remove, cost.replace_one, made.private, made.replayed))
 
-    def _choose(self, name: str, epsilon: float, sets: Sequence[Sequence[Record]]) -> Selection:
-        """One set of several, by the votes of all private rows."""
-        vote, digest = set_vote(self.schema, self.encoder, self.kernel, sets, public_encoder=self.public_encoder)
+    def _choose(
+        self, name: str, epsilon: float, sets: Sequence[Sequence[Record]], ahead: Sequence[int] = ()
+    ) -> Selection:
+        """One set of several, by the votes of all private rows, and by public votes that sets are ahead by."""
+        vote, digest = set_vote(
+            self.schema, self.encoder, self.kernel, sets,
+            public_encoder=self.public_encoder, ahead=ahead, tell=self._judging,
+        )  # fmt: skip
         made = self.private.choose(vote, mechanism=self._mechanism(epsilon), selection=name, context=digest)
         return self._noted(name, made)
+
+    def _judging(self, what: str, done: int, of: int) -> None:
+        """Tells how far a judgement is, in steps of a twentieth; of rows, by the number that the plan was made from."""
+        share = min(1.0, int(20 * done / max(1, of or self.plan.units)) / 20)
+        if (what, share) != self._told:
+            self._told = (what, share)
+            self.emit(Judging(what, share))
 
     def _mechanism(self, epsilon: float) -> Mechanism:
         return mechanism_at(epsilon, self.adjacency, self.method.mechanism, self.method.test_seed)

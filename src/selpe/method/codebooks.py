@@ -81,6 +81,10 @@ class Codebook(ABC):
             return self._present if self.field.optional else -1
         return self._code(value) if self._fits(value) else -1
 
+    def code_of_public(self, record: Record) -> int:
+        """The code of a record that the model wrote; the same, where what is known of it is not worked out again."""
+        return self.code(record)
+
     def is_missing(self, code: int) -> bool:
         """Whether a code stands for a missing value."""
         return code == self._present
@@ -169,6 +173,7 @@ class TextCodes(Codebook):
         found = _centres(vectors, clusters, seed) if centres is None else centres
         self.centres = found[np.unique((vectors @ found.T).argmax(axis=1))]
         nearest = (vectors @ self.centres.T).argmax(axis=1)
+        self._public = {phrase.text: int(code) for phrase, code in zip(phrases, nearest, strict=True)}
         self.members = [
             [phrases[int(i)] for i in _central_first(vectors, np.flatnonzero(nearest == k), centre)]
             for k, centre in enumerate(self.centres)
@@ -184,6 +189,11 @@ class TextCodes(Codebook):
         # One text and one product of a fixed shape: company cannot change a bit of it (PROOF.md, A1).
         vector = encode_alone(self._encoder, [str(value)])[0].astype(np.float64)
         return int(np.argmax(self.centres @ vector))
+
+    def code_of_public(self, record: Record) -> int:
+        """The code of a text that the model wrote: mostly one of those that the codes were made from."""
+        known = self._public.get(str(record.get(self.name)))
+        return self.code(record) if known is None else known
 
     def coded(self, vectors: NDArray[np.float64]) -> NDArray[np.intp]:
         """The codes of public texts by their vectors."""

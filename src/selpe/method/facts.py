@@ -3,13 +3,17 @@
 A record that the model wrote is changed only as far as the measured shares demand: it keeps its own code with
 probability min(1, posterior / prior), and else gets one of those that the model writes too rarely (a maximal coupling
 of the two distributions). So what the model has right stays as it wrote it. Nothing here has seen a private row.
+
+A model also says things of a class that are not so: on loan files four fifths of what tells its classes apart was made
+up, and drowned what was measured. So there is a second way to draw, `apart`: what was not measured comes from a record
+of any class, and says nothing of the class. Which of the two serves, private rows say in the last vote.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -19,9 +23,9 @@ from numpy.typing import NDArray
 
 from selpe.method.codebooks import Codebook, is_short
 from selpe.method.posterior import Matrix, NoiseLaw
-from selpe.method.record_forms import Fact
+from selpe.method.record_forms import Fact, agrees
 from selpe.privacy.counts import Counts
-from selpe.schema import Record, Schema, Span, TextField
+from selpe.schema import Field, NumberField, Record, Schema, Span, TextField, Value
 
 SHOWN = 2  # synthetic exemplars of a drawn cluster of long texts
 _TRIES = 20  # at facts that agree with the rules
@@ -67,10 +71,15 @@ class MeasuredPair:
 
 @dataclass(frozen=True, slots=True)
 class DrawnFacts:
-    """What a new record is to have: facts that bind, and synthetic exemplars where a long text cannot be bound."""
+    """What a new record is to have: facts that bind, and synthetic exemplars where a long text cannot be bound.
+
+    `beside` is a record of the model's from which the facts that were not measured come, where they come from one of
+    any class; the record is then written without a word on its class.
+    """
 
     facts: Facts
     exemplars: tuple[Record, ...] = ()
+    beside: Record | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,7 @@ class MeasuredTables:
     """The distributions that new records are drawn from. All of it follows from noisy counts and public things.
 
     `fields` are as the last of the `looks` left them. What of it is released is put together in run/measurements.py.
+    `apart`: what was not measured comes from records of any class.
     """
 
     schema: Schema
@@ -86,6 +96,33 @@ class MeasuredTables:
     noise: NoiseLaw
     looks: tuple[MeasuredLook, ...]
     pool: Mapping[str, tuple[Record, ...]] = field(repr=False)
+    apart: bool = False
+
+    @property
+    def name(self) -> str:
+        """What a release that is written by them is called."""
+        return "measured, the rest of any class" if self.apart else "measured"
+
+    def kept_apart(self) -> MeasuredTables:
+        """The same tables, where what was not measured comes from records of any class."""
+        return replace(self, apart=True)
+
+    def draft(self, label: str, own: Record, chance: random.Random) -> Record:
+        """A record with facts put into it that is not written around them yet: enough to vote on."""
+        drawn = self.draw(label, own, chance)
+        if drawn is None:
+            return own
+        record = dict(own if drawn.beside is None else drawn.beside)
+        if self.schema.label is not None:
+            record[self.schema.label] = own[self.schema.label]
+        for name, fact in drawn.facts:
+            one = self.schema.field(name)
+            if not isinstance(fact, Span) or not agrees(one, record.get(name), fact):
+                record[name] = _on_grid(one, _some_value(fact, chance))
+        for name in self._by_code:
+            if drawn.exemplars:  # a long text cannot be bound; the vote sees one of those that the model will be shown
+                record[name] = drawn.exemplars[-1].get(name)
+        return record
 
     def draw(
         self, label: str, own: Record | None, chance: random.Random, given: Mapping[str, Fact] | None = None
@@ -102,13 +139,16 @@ class MeasuredTables:
         if drawn is None:
             return None
         spoiled = {name for rule in self.schema.rules for name in rule.fields} - set(given or {})
-        return DrawnFacts(tuple(fact for fact in drawn.facts if fact[0] not in spoiled), drawn.exemplars)
+        return replace(drawn, facts=tuple(fact for fact in drawn.facts if fact[0] not in spoiled))
 
     def _draw(
         self, label: str, own: Record | None, chance: random.Random, given: Mapping[str, Fact]
     ) -> DrawnFacts | None:
         row = self.schema.labels.index(label) if label else 0
-        facts: dict[str, Fact] = {name: fact for name, fact in given.items() if name not in self.fields}
+        beside = chance.choice(self._everything) if self.apart else None
+        own = None if self.apart else own
+        facts: dict[str, Fact] = {} if beside is None else self._taken(beside)
+        facts |= {name: fact for name, fact in given.items() if name not in self.fields}
         codes: dict[str, int] = {}
         had: dict[str, int] = {}
         exemplars: list[Record] = []
@@ -120,7 +160,7 @@ class MeasuredTables:
             shares = self._tilted(name, measured.shares[row], codes)
             # What the model writes here goes with what it has written there: the coupling is of these two.
             prior = self._tilted(name, measured.prior[row], had, of_model=True)
-            had[name] = known = -1 if own is None else measured.codebook.code(own)
+            had[name] = known = -1 if own is None else measured.codebook.code_of_public(own)
             if own is not None and known >= 0 and chance.random() * prior[known] < shares[known]:
                 codes[name] = known
                 facts[name] = own.get(name)
@@ -136,7 +176,17 @@ class MeasuredTables:
         names = [
             name for name in self.schema.names if name in facts and (name in given or self._told(name, facts[name]))
         ]
-        return DrawnFacts(tuple((name, facts[name]) for name in names), tuple(exemplars[-SHOWN:]))
+        return DrawnFacts(tuple((name, facts[name]) for name in names), tuple(exemplars[-SHOWN:]), beside)
+
+    def _taken(self, beside: Record) -> dict[str, Fact]:
+        """What a record of any class gives to another: all that is not measured, but long texts are written anew."""
+        others = (one for one in self.schema.fields if one.name not in self.fields and one.name != self.schema.label)
+        short = (one.name for one in others if not isinstance(one, TextField) or is_short(one, self.schema))
+        return {name: beside.get(name) for name in short}
+
+    @cached_property
+    def _everything(self) -> list[Record]:
+        return [record for records in self.pool.values() for record in records]
 
     def _binds(self, codebook: Codebook) -> bool:
         one = codebook.field
@@ -144,7 +194,7 @@ class MeasuredTables:
 
     def _told(self, name: str, fact: Fact) -> bool:
         """Whether a fact binds. A long text that was kept is written anew: it may contradict what has changed."""
-        return fact is None or self._binds(self.fields[name].codebook)
+        return fact is None or name not in self.fields or self._binds(self.fields[name].codebook)
 
     def _tilted(
         self, name: str, shares: NDArray[np.float64], codes: Mapping[str, int], *, of_model: bool = False
@@ -173,7 +223,7 @@ class MeasuredTables:
             found[name] = {}
             for label, records in self.pool.items():
                 for record in records:
-                    code = measured.codebook.code(record)
+                    code = measured.codebook.code_of_public(record)
                     for key in {(label, code), ("", code)}:
                         found[name].setdefault(key, []).append(record)
         return found
@@ -201,6 +251,13 @@ def _some_value(fact: Fact, chance: random.Random) -> Any:
         first, last = (date.fromisoformat(str(end)).toordinal() for end in (low, high))
         return date.fromordinal(chance.randint(first, last)).isoformat()
     return float(low) + chance.random() * (float(high) - float(low))
+
+
+def _on_grid(one: Field, value: Value) -> Value:
+    """A value as the field has it: numbers in whole steps."""
+    if not isinstance(one, NumberField) or not isinstance(value, float):
+        return value
+    return float(round(value / float(one.step)) * one.step)
 
 
 def _pick(weights: NDArray[np.float64], chance: random.Random) -> int:

@@ -113,13 +113,13 @@ class MultiChannelKernel:
         """The channel weights, which sum to 1."""
         return dict(self._weights)
 
-    def represent(self, records: Sequence[Record]) -> HybridRepresentation:
+    def represent(self, records: Sequence[Record], encode: Encode | None = None) -> HybridRepresentation:
         """Φ of the records, each a function of its own record bit for bit: what private rows need.
 
         An encoder that does not promise as much gets every distinct text in a call of its own (encoders/alone.py). A
-        server is trusted to answer a text the same each time.
+        server is trusted to answer a text the same each time. `encode` is for who has asked it about some of them.
         """
-        return self._represent(records, partial(encode_alone, self._encoder))
+        return self._represent(records, encode or partial(encode_alone, self._encoder))
 
     def represent_pool(self, records: Sequence[Record]) -> HybridRepresentation:
         """Φ of public records, encoded in batches: their last bits do not matter."""

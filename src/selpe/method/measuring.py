@@ -23,6 +23,7 @@ from selpe.method.facts import MeasuredField, MeasuredLook, MeasuredPair, Measur
 from selpe.method.generation import Candidate
 from selpe.method.phrases import PhraseWriter, of_pool
 from selpe.method.posterior import Matrix, NoiseLaw, class_sizes, posterior
+from selpe.models.encoders.alone import encode_alone
 from selpe.models.encoders.base import Encoder, PublicEncoder
 from selpe.privacy.counts import Counts, CountTable
 from selpe.privacy.measure_plan import MeasurePlan
@@ -34,6 +35,7 @@ from selpe.schema import BooleanField, CategoryField, Record, Schema, TextField
 SMOOTHING = 0.125  # pool records that every code is worth before one is seen, spread as in the whole pool
 HEAVY = 0.85  # of all mass: the codes that have it together are refined in a second look
 ALIKE = 400  # new phrases like those of heavy codes
+RIDGE = 3.0  # of the regression that reads a text's class, beside vectors of length 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +64,59 @@ class ClassCodes:
 # -- which fields -----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class TextReader:
+    """Says from a text alone whether its class lies above the middle: +1, below it: −1, or on it: 0.
+
+    It is a ridge regression of the classes, in their order, on the vectors of what the model wrote in a field.
+    """
+
+    field: str
+    encoder: Encoder
+    centre: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    middle: float
+
+    @classmethod
+    def trained(cls, field: str, encoder: Encoder, vectors: Matrix, classes: NDArray[np.float64]) -> TextReader:
+        """A reader of what the model wrote: one vector and the place of one class for each text."""
+        centre = vectors.mean(axis=0)
+        apart = vectors - centre
+        squares = apart.T @ apart + RIDGE * np.eye(vectors.shape[1])
+        weights = np.linalg.solve(squares, apart.T @ (classes - classes.mean()))
+        return cls(field, encoder, centre, weights, float(np.median(apart @ weights)))
+
+    def side(self, row: Record) -> float:
+        """Of a row's text; a missing one lies on no side."""
+        text = row.get(self.field)
+        if text is None:
+            return 0.0
+        vector = encode_alone(self.encoder, [str(text)])[0].astype(np.float64)  # alone, as for codes
+        return float(np.sign((vector - self.centre) @ self.weights - self.middle))
+
+
 class Association:
     """A FieldJudge (privacy/votes.py): how a row's value goes with its class, field by field.
 
     Codes and classes stand in an order: numbers and dates by size, other codes by the classes for which the model
     writes them; classes as in the schema. A row speaks for a field where its code and its class lie on the same side of
-    the middle. Of a text that is all: what people write is what a model knows least. Of other fields the model often
+    the middle; a text's side is what its reader says, where there is one. Of a text that is all: what people write is
+    what a model knows least. Of other fields the model often
     has it right already, so only what goes beyond the model's own records counts, and in either direction ('they rise
     together', 'one falls as the other rises'). Without a label a row speaks for the fields whose value the model would
     have written least.
     """
 
-    def __init__(self, schema: Schema, codebooks: Sequence[Codebook], prior: Mapping[str, Matrix]) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        codebooks: Sequence[Codebook],
+        prior: Mapping[str, Matrix],
+        readers: Mapping[str, TextReader] | None = None,
+    ) -> None:
         self._classes = ClassCodes(schema)
         self._codebooks = codebooks
+        self._readers = readers or {}
         self._options: list[tuple[int, Matrix]] = []  # the codebook, and what each class and code says
         for number, book in enumerate(codebooks):
             if not schema.labels:
@@ -105,9 +146,14 @@ class Association:
     def votes(self, row: Record) -> NDArray[np.float64]:
         """Each from 0 to 1."""
         label = self._classes.code(row) if self._classes.size else 0
-        codes = [book.code(row) for book in self._codebooks]
+        if label < 0:
+            return np.full(self.options, np.nan)
+        codes = [-1 if book.name in self._readers else book.code(row) for book in self._codebooks]
         said = [table[label, codes[number]] if codes[number] >= 0 else np.nan for number, table in self._options]
-        return np.array(said) if label >= 0 else np.full(self.options, np.nan)
+        for option, (number, _) in enumerate(self._options):
+            if (reader := self._readers.get(self._codebooks[number].name)) is not None:
+                said[option] = 0.5 + 0.5 * reader.side(row) * np.sign(label - (self._classes.size - 1) / 2)
+        return np.array(said)
 
 
 def _agreement(codebook: Codebook, prior: Matrix) -> Matrix:
@@ -241,12 +287,29 @@ class Measuring(Codebooks):
             return self.plan.fields
         left = [self.codebook(name, pool, phrases=False) for name in self.plan.candidates]
         prior, names = {book.name: self.prior(book, pool) for book in left}, list[str]()
+        readers = self._readers([book.name for book in left if isinstance(book, TextCodes)], pool)
         for number, epsilon in enumerate(self.plan.choices, 1):
-            judge = Association(self.schema, left, prior)
+            judge = Association(self.schema, left, prior, readers)
             made = self.choose(f"field-{number}", epsilon, FieldVote(judge), _digest(left))
             names.append(judge.field(made.winner))
             left = [book for book in left if book.name != names[-1]]
         return tuple(names)
+
+    def _readers(self, names: Sequence[str], pool: Mapping[str, Sequence[Record]]) -> dict[str, TextReader]:
+        """A reader for each text field of which the model has written something in two classes or more."""
+        found = {}
+        for name in names if self.schema.labels else ():
+            told = [
+                (Phrase(str(record[name])), place)
+                for place, records in enumerate(pool.values())
+                for record in records
+                if record.get(name) is not None
+            ]
+            places = np.array([place for _, place in told], dtype=np.float64)
+            if len(np.unique(places)) > 1:
+                vectors = self._vectors([phrase for phrase, _ in told])
+                found[name] = TextReader.trained(name, self.encoder, vectors, places)
+        return found
 
     def _ordered(self, names: Iterable[str]) -> list[str]:
         wanted = {*names, *(name for pair in self.plan.pairs for name in pair)}

@@ -90,15 +90,8 @@ def make_releases(
     *,
     count: int,
     seed: int,
-    measured: Mapping[str, Sequence[Candidate]] | None = None,
 ) -> list[CandidateRelease]:
-    """Candidate releases with the same class sizes as the evolved one, which is the first of them.
-
-    There are `count` of them; or, beside records written by measured tables, those two alone: whether the measurement
-    serves is one question to all rows, and an answer that takes little ε.
-    """
-    if measured is not None:
-        return [whole_release(evolved), whole_release(measured, "measured", 1.0)]
+    """`count` candidate releases with the same class sizes as the evolved one, which is the first of them."""
     sizes = {label: len(records) for label, records in evolved.items()}
     releases = [whole_release(evolved)]
     chance = random.Random(f"bundles:{seed}")

@@ -14,9 +14,11 @@ row votes for the sets that come nearest to it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
+from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg
@@ -25,12 +27,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from threadpoolctl import threadpool_limits
 
-from selpe.method.kernel import Encode, MultiChannelKernel, PoolDistances
+from selpe.method.kernel import Encode, HybridRepresentation, MultiChannelKernel, PoolDistances
 from selpe.models.encoders.alone import encode_alone
 from selpe.models.encoders.base import Encoder, PublicEncoder
 from selpe.privacy.votes import Coverage, Predictive, SetVote
 from selpe.schema import BooleanField, CategoryField, Field, Record, Schema, TextField
 
+Numbers: TypeAlias = NDArray[np.float64]
+Tell: TypeAlias = Callable[[str, int, int], None]  # what goes on, how far it is, and of how many (0: all rows)
+LEARNING, VOTING = "learning from every table", "rows vote"
 BINS = 6
 AXES = 96  # directions in which public records differ most; the rest costs time and tells little
 # Beside embeddings of length 1: on real triage and review records votes followed the test scores best with both views
@@ -47,21 +52,25 @@ def set_vote(
     sets: Sequence[Sequence[Record]],
     *,
     public_encoder: PublicEncoder | None = None,
+    ahead: Sequence[int] = (),
+    tell: Tell = lambda what, done, of: None,
 ) -> tuple[SetVote, str]:
     """The vote of private rows on these sets, by prediction where there is a label, else by coverage; and their hash.
 
-    By the hash a stored choice is known to be of these sets and no others.
+    By the hash a stored choice is known to be of these sets and no others. `ahead` are public votes for them. `tell`
+    hears how far it is.
     """
     shared = {id(record): record for one in sets for record in one}  # most sets share their records
     texts = {key: schema.dumps(record) for key, record in shared.items()}
     everything = list({texts[id(record)]: record for one in sets for record in one}.values())
     vote: SetVote
     if schema.label is not None:
-        vote = Predictive(SetJudge(schema, encoder, kernel, sets, everything, public_encoder=public_encoder))
+        judge = SetJudge(schema, encoder, kernel, sets, everything, public_encoder=public_encoder, tell=tell)
+        vote = Predictive(judge, tuple(ahead))
     else:
         place = {texts[id(record)]: i for i, record in enumerate(everything)}
         members = tuple(tuple(place[texts[id(record)]] for record in one) for one in sets)
-        vote = Coverage(kernel, kernel.over(kernel.represent_pool(everything)), members)
+        vote = Coverage(kernel, kernel.over(kernel.represent_pool(everything)), members, ahead=tuple(ahead))
     return vote, hashlib.sha256("\n".join(texts[id(r)] for one in sets for r in one).encode()).hexdigest()
 
 
@@ -69,26 +78,77 @@ def set_vote(
 class _Model:
     """A linear classifier of one set in one view, with the public reference scores of each class."""
 
-    weights: NDArray[np.float64]
-    bias: NDArray[np.float64]
+    weights: Numbers
+    bias: Numbers
     rank: dict[str, int]
-    references: dict[str, NDArray[np.float64]]
+    references: dict[str, Numbers]
 
-    def chances(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+    def chances(self, features: Numbers) -> Numbers:
         """Class probabilities, one row per feature row; an unseen class has none."""
-        logits = features @ self.weights.T + self.bias
-        logits -= logits.max(axis=1, keepdims=True)
-        exponentials = np.exp(logits)
-        return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
+        return _softmax(features @ self.weights.T + self.bias)
 
-    def percentile(self, features: NDArray[np.float64], label: str) -> float:
-        """The share of public records of other classes whose chance of `label` is below this row's."""
-        column = self.rank.get(label)
-        if column is None:
-            return 0.0  # a set without a class serves no row of it
-        chance = float(self.chances(features)[0, column])
-        below, upto = np.searchsorted(self.references[label], [chance, np.nextafter(chance, 2.0)])
-        return float(below + upto) / (2 * max(1, len(self.references[label])))
+
+class _Models:
+    """The classifiers of all sets in one view, asked together: one product for a row, whatever the number of sets."""
+
+    def __init__(self, models: Sequence[_Model]) -> None:
+        self._rank = {name: i for i, name in enumerate(sorted({name for model in models for name in model.rank}))}
+        shape = (len(models), len(self._rank))
+        self._weights = np.zeros((*shape, models[0].weights.shape[1]))
+        self._bias = np.full(shape, -np.inf)  # of a class that a set does not have
+        longest = max(len(scores) for model in models for scores in model.references.values())
+        self._references = np.full((len(self._rank), len(models), longest), np.nan)  # NaN is above and below nothing
+        self._counts = np.zeros((len(self._rank), len(models)))
+        for number, model in enumerate(models):
+            for name, column in model.rank.items():
+                place, scores = self._rank[name], model.references[name]
+                self._weights[number, place] = model.weights[column]
+                self._bias[number, place] = model.bias[column]
+                self._references[place, number, : len(scores)] = scores
+                self._counts[place, number] = max(1, len(scores))
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+    def percentiles(self, features: Numbers, label: str) -> Numbers:
+        """Per set, the share of public records of other classes whose chance of `label` is below this row's."""
+        place = self._rank.get(label)
+        if place is None:
+            return np.zeros(len(self))  # a set without a class serves no row of it
+        chances = _softmax((features @ self._weights.transpose(0, 2, 1))[:, 0, :] + self._bias)[:, place, None]
+        references, counts = self._references[place], self._counts[place]
+        halves = (references < chances).sum(axis=1) + (references <= chances).sum(axis=1)
+        shares: Numbers = np.divide(halves, 2 * counts, out=np.zeros(len(self)), where=counts > 0)
+        return shares
+
+
+def _softmax(logits: Numbers) -> Numbers:
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _RowRead:
+    """A row as the judge knows it: itself, its class, its texts as vectors, and Φ."""
+
+    record: Record
+    label: str | None
+    embedded: Numbers
+    represented: HybridRepresentation
+
+
+class _Once:
+    """An encoder of private texts that is asked about each text once; it lasts no longer than one reading of rows."""
+
+    def __init__(self, encode: Encode) -> None:
+        self._encode = encode
+        self._known: dict[str, NDArray[np.float32]] = {}
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        fresh = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if fresh:
+            self._known |= zip(fresh, self._encode(fresh), strict=True)
+        return np.stack([self._known[text] for text in texts])
 
 
 class SetJudge:
@@ -106,8 +166,11 @@ class SetJudge:
         public: Sequence[Record],
         *,
         public_encoder: PublicEncoder | None = None,
+        tell: Tell = lambda what, done, of: None,
     ) -> None:
         self._schema = schema
+        self._tell = tell
+        self._heard = 0
         self._text = _TextView(schema, encoder, public, public_encoder)
         self._fields = _FieldView(schema, public)
         self._models = self._trained(sets, public)
@@ -128,46 +191,52 @@ class SetJudge:
         """The number of sets."""
         return len(self._models[0])
 
-    def score(self, rows: Sequence[Record]) -> NDArray[np.float64]:
+    def read(self, rows: Sequence[Record]) -> list[_RowRead]:
+        """The rows' texts as vectors, encoded together where the encoder keeps rows apart."""
+        once = _Once(partial(encode_alone, self._text.encoder))
+        embedded, represented = self._text.embedded(rows, once), self._nearness.represented(rows, once)
+        self._heard += len(rows)
+        self._tell(VOTING, self._heard, 0)
+        return [
+            _RowRead(row, self._schema.label_of(row), embedded[i : i + 1], represented[np.array([i])])
+            for i, row in enumerate(rows)
+        ]
+
+    def score(self, rows: Sequence[_RowRead]) -> Numbers:
         """Two percentiles and a nearness: shape (3, len(rows), options)."""
         scores = np.full((self.views, len(rows), self.options), np.nan)
         for number, row in enumerate(rows):
-            label = self._schema.label_of(row)
-            if label is None:
+            if row.label is None:
                 continue
-            for view, features in enumerate(self._views([row], self._text.private([row]))):
-                scores[view, number] = [model.percentile(features, label) for model in self._models[view]]
-            scores[-1, number] = self._nearness.of(row, label)
+            for view, features in enumerate(self._views([row.record], self._text.along_axes(row.embedded))):
+                scores[view, number] = self._models[view].percentiles(features, row.label)
+            scores[-1, number] = self._nearness.of(row.represented, row.label)
         return scores
 
-    def _views(
-        self, records: Sequence[Record], texts: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _views(self, records: Sequence[Record], texts: Numbers) -> tuple[Numbers, Numbers]:
         return texts, np.hstack([texts, FIELD_WEIGHT * self._fields.many(records)])
 
-    def _trained(self, sets: Sequence[Sequence[Record]], public: Sequence[Record]) -> list[list[_Model]]:
+    def _trained(self, sets: Sequence[Sequence[Record]], public: Sequence[Record]) -> list[_Models]:
         labels = [self._schema.label_of(record) for record in public]
         # Sets share most of their records: each is embedded once, and held once.
         distinct = {self._schema.dumps(record): record for one in (public, *sets) for record in one}
         place = {text: number for number, text in enumerate(distinct)}
         known, *members = ([place[self._schema.dumps(record)] for record in one] for one in (public, *sets))
         classes = [[str(self._schema.label_of(record)) for record in one] for one in sets]
-        everything, views = list(distinct.values()), []
+        everything, views, done = list(distinct.values()), list[_Models](), count()
         for features in self._views(everything, self._text.public(everything)):
-            reference = features[known]
+            reference, models = features[known], list[_Model]()
             with _one_thread():
-                views.append(
-                    [
-                        _train(features[rows], names, reference, labels)
-                        for rows, names in zip(members, classes, strict=True)
-                    ]
-                )
+                for rows, names in zip(members, classes, strict=True):
+                    self._tell(LEARNING, next(done), 2 * len(sets))
+                    models.append(_train(features[rows], names, reference, labels))
+            views.append(_Models(models))
         return views
 
 
 def agreement(
     schema: Schema, encoder: Encoder, records: Sequence[Record], *, public_encoder: PublicEncoder | None = None
-) -> NDArray[np.float64]:
+) -> Numbers:
     """How surely each public record is told to be of its own class by a model of the others: its rank there, 0 to 1.
 
     A small language model often writes a record that belongs to another class than it was asked for.
@@ -197,7 +266,7 @@ class _Nearness:
         self._kernel = kernel
         self._sets = len(sets)
         self._spaces: dict[str, PoolDistances] = {}
-        self._members: dict[str, list[NDArray[np.intp]]] = {}
+        self._members: dict[str, NDArray[np.intp]] = {}
         for label in schema.labels:
             mine = [{schema.dumps(r): r for r in one if schema.label_of(r) == label} for one in sets]
             pool = {text: record for members in mine for text, record in members.items()}
@@ -205,19 +274,30 @@ class _Nearness:
                 continue
             place = {text: number for number, text in enumerate(pool)}
             self._spaces[label] = kernel.over(kernel.represent_pool(list(pool.values())))
-            self._members[label] = [np.array([place[text] for text in members], dtype=np.intp) for members in mine]
+            # Sets of several sizes as one table: what fills it up stands for a record that is infinitely far.
+            self._members[label] = np.full((len(sets), max(map(len, mine))), len(pool), dtype=np.intp)
+            for row, members in zip(self._members[label], mine, strict=True):
+                row[: len(members)] = [place[text] for text in members]
 
     @property
     def remote(self) -> str | None:
         return self._kernel.remote
 
-    def of(self, row: Record, label: str) -> NDArray[np.float64]:
+    def represented(self, rows: Sequence[Record], encode: Encode) -> HybridRepresentation:
+        """Φ of private rows, each a function of its own row."""
+        return self._kernel.represent(rows, encode)
+
+    def of(self, row: HybridRepresentation, label: str) -> Numbers:
         """One figure per set; a set without the class says nothing."""
         if label not in self._spaces:
             return np.full(self._sets, np.nan)
-        distances = self._spaces[label].distances(self._kernel.represent([row]))[0].astype(np.float64)
-        nearest = [np.sort(distances[members])[:NEAREST] for members in self._members[label]]
-        return np.array([-float(few.mean()) if len(few) else np.nan for few in nearest])
+        distances = np.append(self._spaces[label].distances(row)[0].astype(np.float64), np.inf)
+        nearest = np.sort(distances[self._members[label]], axis=1)[:, :NEAREST]
+        there = np.isfinite(nearest)
+        counts = there.sum(axis=1)
+        sums = np.where(there, nearest, 0.0).sum(axis=1)
+        means: Numbers = np.divide(sums, counts, out=np.full(self._sets, np.nan), where=counts > 0)
+        return -means
 
 
 class _TextView:
@@ -238,16 +318,18 @@ class _TextView:
         self._centre = known.mean(axis=0)
         self._axes = principal(known - self._centre, AXES)
 
-    def public(self, records: Sequence[Record]) -> NDArray[np.float64]:
-        return self._along_axes(self._embedded(records, self._encode_public))
+    def public(self, records: Sequence[Record]) -> Numbers:
+        return self.along_axes(self._embedded(records, self._encode_public))
 
-    def private(self, records: Sequence[Record]) -> NDArray[np.float64]:
-        return self._along_axes(self._embedded(records, partial(encode_alone, self.encoder)))
+    def embedded(self, rows: Sequence[Record], encode: Encode) -> Numbers:
+        """Vectors of private rows, each a function of its own row."""
+        return self._embedded(rows, encode)
 
-    def _along_axes(self, embedded: NDArray[np.float64]) -> NDArray[np.float64]:
+    def along_axes(self, embedded: Numbers) -> Numbers:
+        """Vectors along the axes. Products round by the shape of a call: private rows come one at a time."""
         return np.asarray((embedded - self._centre) @ self._axes.T)
 
-    def _embedded(self, records: Sequence[Record], encode: Encode) -> NDArray[np.float64]:
+    def _embedded(self, records: Sequence[Record], encode: Encode) -> Numbers:
         columns = [[self._schema.linearise(record, without=self._label) for record in records]]
         columns += [[str(record.get(name) or "") for record in records] for name in self._texts]
         distinct = sorted({text for column in columns for text in column})
@@ -256,7 +338,7 @@ class _TextView:
         return np.hstack([vectors[[place[text] for text in column]] for column in columns])
 
 
-def principal(rows: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+def principal(rows: Numbers, count: int) -> Numbers:
     """The unit axes along which centred rows spread most, at most `count`: right singular vectors by way of the small
     matrix of products, which takes a quarter of the time. Axes on which public records do not differ are left out."""
     products = rows @ rows.T if len(rows) <= rows.shape[1] else rows.T @ rows
@@ -285,7 +367,7 @@ class _FieldView:
         self._edges = {field.name: _edges(field, public) for field in self._fields}
         self._width = sum(self._size(field) for field in self._fields) or 1
 
-    def many(self, records: Sequence[Record]) -> NDArray[np.float64]:
+    def many(self, records: Sequence[Record]) -> Numbers:
         rows = np.zeros((len(records), self._width))
         for row, record in zip(rows, records, strict=True):
             start = 0
@@ -306,7 +388,7 @@ class _FieldView:
         return int(np.searchsorted(self._edges[field.name], _number(value), side="right"))
 
 
-def _edges(field: Field, public: Sequence[Record]) -> NDArray[np.float64]:
+def _edges(field: Field, public: Sequence[Record]) -> Numbers:
     if isinstance(field, CategoryField):
         return np.zeros(0)
     if isinstance(field, BooleanField):
@@ -321,9 +403,7 @@ def _number(value: object) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-def _train(
-    features: NDArray[np.float64], labels: Sequence[str], reference: NDArray[np.float64], public: Sequence[str | None]
-) -> _Model:
+def _train(features: Numbers, labels: Sequence[str], reference: Numbers, public: Sequence[str | None]) -> _Model:
     """A logistic regression as plain arrays; a set of one class predicts that class."""
     classes = sorted(set(labels))
     if len(classes) < 2:

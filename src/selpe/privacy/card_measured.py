@@ -24,6 +24,7 @@ def measured_part(content: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "file": "measurements.json",
         "statement": _STATEMENT,
         "written_by_the_counts": content["written_by_the_counts"],
+        "rest_of_any_class": bool(content.get("rest_of_any_class")),
         "looks": [_look(look) for look in content["looks"]],
     }
 

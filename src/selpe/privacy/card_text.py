@@ -152,6 +152,11 @@ def _measured(measured: Mapping[str, Any] | None) -> list[str]:
     used = "The released records follow them." if share == 1 else f"{100 * share:.0f} % of the records follow them."
     if not share:
         used = "The last choice was for records that were written without them."
+    if measured.get("rest_of_any_class"):
+        used += (
+            " Everything else in a record comes from records of any class: here only what was measured tells "
+            "classes apart."
+        )
     counted = _table(("charge", "table", "codes", "noise on a count", "95 % of it"), rows)
     return [f"## What was measured\n\n{_text(measured['statement'])} {used}\n\n{counted}"]
 

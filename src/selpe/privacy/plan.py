@@ -33,8 +33,12 @@ DEFAULT_ALPHA = 0.25
 GUIDE_SHARE, GUIDE_CAP = 0.15, 0.25
 BUNDLE_SHARE, BUNDLE_CAP = 0.65, 3.0
 # Where tables are measured they have most of ε. One vote then says whether to take the release with them or the one
-# without: two options take little. Guides take turns, and records are steered only where the owner asks for rounds.
-MEASURED_BUNDLE_SHARE, MEASURED_BUNDLE_CAP, MEASURED_RECORD_SHARE = 0.12, 0.5, 0.15
+# without: two or three options take little. Guides take turns, and records are steered only where the owner asks for
+# rounds.
+MEASURED_BUNDLE_SHARE, MEASURED_BUNDLE_CAP, MEASURED_RECORD_SHARE = 0.15, 0.5, 0.15
+# Rows times the ε of that vote from which on it also says whether to believe what the model says of classes. Below it
+# noise alone might take away all that tells classes apart.
+THREE_RELEASES = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,12 @@ class Plan:
         measure = None if self.measure is None else self.measure.at(prices).fitted(self.adjacency)
         plan = replace(self, rounds=rounds, guide=guide, bundle=bundle, measure=measure)
         return replace(plan, guarantee=_guarantee(plan))
+
+    @property
+    def classes_in_question(self) -> bool:
+        """Whether the last vote also says if what the model says of classes is to be believed."""
+        labels = [label for label in self.rows if label]
+        return self.measure is not None and _classes_in_question(self.units, labels, self.bundle_epsilon or 0.0)
 
     def measuring(self, measure: MeasurePlan) -> Plan:
         """The same plan with a measurement that a run has kept; where tables are measured, no guide is voted on."""
@@ -229,7 +239,8 @@ def make_plan(
         if measured is not None:
             guides, rounds, record_epsilon, bundle_epsilon = 0, rounds or 1, record, bundle
             # Nobody chooses among candidates where no round is paid for: one a record will do.
-            bundles, multiplicity = min(bundles, 2), multiplicity if record else 1
+            most = 3 if _classes_in_question(units, labels, bundle) else 2
+            bundles, multiplicity = min(bundles, most), multiplicity if record else 1
     table = _Setting(
         rows=_rows(units, names, class_sizes),
         records=records,
@@ -268,6 +279,10 @@ def make_plan(
     plan = replace(plan, guarantee=_guarantee(plan))
     warnings = (*warnings_of(plan, sizes_stated=class_sizes is not None), *([unmeasured] if unmeasured else ()))
     return replace(plan, verdict=verdict_of(plan), warnings=warnings)
+
+
+def _classes_in_question(units: int, labels: Sequence[str], epsilon: float) -> bool:
+    return bool(labels) and units * epsilon >= THREE_RELEASES
 
 
 # -- the choice -------------------------------------------------------------------------------------------------------

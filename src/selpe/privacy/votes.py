@@ -22,6 +22,7 @@ from selpe.schema import Record
 
 # Distances that are held at once: 16 MB in single precision, some five times that while votes are counted.
 CELLS_AT_ONCE = 1 << 22
+ROWS_AT_ONCE = 128  # that a judge reads together
 PUBLIC_SAMPLE = 128  # candidates whose distances to all others set the range of `Closeness`
 
 
@@ -79,7 +80,8 @@ class Judge(Protocol):
     """Public models, one per set and view, that say how well a set serves a row.
 
     A score is a percentile: how highly the model trained on the set ranks the row's own label for the row, among public
-    records of other classes. Higher is better; NaN says nothing.
+    records of other classes. Higher is better; NaN says nothing. `read` sees several private rows at once, so that
+    their texts can be encoded together. It must be row-wise, bit for bit, as a kernel's `represent` must.
     """
 
     @property
@@ -94,8 +96,11 @@ class Judge(Protocol):
     def options(self) -> int:
         """The number of sets G."""
 
-    def score(self, rows: Sequence[Record]) -> NDArray[np.float64]:
-        """Scores of shape (views, len(rows), options)."""
+    def read(self, rows: Sequence[Record]) -> Sequence[Own]:
+        """What the judge needs to know of each row, in order."""
+
+    def score(self, rows: Sequence[Own]) -> NDArray[np.float64]:
+        """Scores of rows that it has read, of shape (views, len(rows), options)."""
 
 
 class FieldJudge(Protocol):
@@ -184,12 +189,17 @@ class Predictive:
     """A row approves the half of the sets that serve it best, all views taken together.
 
     In each view sets have places, by how highly their public model ranks the row's own label. Places are added up over
-    the views: a set that is good in all of them is told from one that is good in one.
+    the views: a set that is good in all of them is told from one that is good in one. `ahead` are public votes that
+    sets have before a row is asked: constants, which no row can change.
     """
 
     judge: Judge = field(repr=False)
+    ahead: tuple[int, ...] = ()
     kernel: ClassVar[None] = None
     step: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        _check_ahead(self.ahead, self.judge.options)
 
     @property
     def options(self) -> int:
@@ -203,11 +213,13 @@ class Predictive:
 
     def tally(self, rows: Sequence[Record]) -> NDArray[np.int64]:
         """The approvals of each set over the rows."""
-        scores = np.zeros(self.options, dtype=np.int64)
-        for row in rows:
-            # One row at a time: rounding in a public model then cannot depend on the other rows.
-            views = np.asarray(self.judge.score([row]), dtype=np.float64).reshape(self.judge.views, self.options)
-            scores += lowest(_places(views)[None], sets_approved(self.options))[0]
+        scores = _begun(self.ahead, self.options)
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            part = rows[start : start + ROWS_AT_ONCE]
+            for _, row in zip(part, self.judge.read(part), strict=False):  # a row has one vote, whatever a judge reads
+                # One row at a time: rounding in a public model then cannot depend on the other rows.
+                views = np.asarray(self.judge.score([row]), dtype=np.float64).reshape(self.judge.views, self.options)
+                scores += lowest(_places(views)[None], sets_approved(self.options))[0]
         return scores
 
 
@@ -215,16 +227,19 @@ class Predictive:
 class Coverage:
     """A row approves the half of the sets nearest to it, by its mean distance to their k nearest members.
 
-    `pool` holds the members of all sets together, `sets` says by candidate index who belongs to which.
+    `pool` holds the members of all sets together, `sets` says by candidate index who belongs to which. `ahead` is as in
+    `Predictive`.
     """
 
     kernel: Kernel = field(repr=False)
     pool: PoolKernel = field(repr=False)
     sets: tuple[tuple[int, ...], ...] = field(repr=False)
     nearest: int = 3
+    ahead: tuple[int, ...] = ()
     step: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
+        _check_ahead(self.ahead, len(self.sets))
         if not self.sets or not all(self.sets) or self.nearest < 1:
             raise ConfigError(
                 "coverage needs at least one set, each with at least one member, and nearest of 1 or more"
@@ -244,7 +259,7 @@ class Coverage:
 
     def tally(self, rows: Representation) -> NDArray[np.int64]:
         """How many rows approve each set."""
-        scores = np.zeros(self.options, dtype=np.int64)
+        scores = _begun(self.ahead, self.options)
         members = [np.asarray(member, dtype=np.intp) for member in self.sets]
         for _, distances in _distances(self.pool, rows):
             reach = np.column_stack([self._reach(distances[:, member]) for member in members])
@@ -303,6 +318,16 @@ def sets_approved(options: int) -> int:
     and 0.22), votes for six of them did not (−0.17 and 0.25). Graded votes did no better.
     """
     return options // 2
+
+
+def _check_ahead(ahead: Sequence[int], options: int) -> None:
+    if ahead and (len(ahead) != options or any(type(votes) is not int or not 0 <= votes < 2**31 for votes in ahead)):
+        raise ConfigError("public votes must be whole numbers, one for each set")
+
+
+def _begun(ahead: Sequence[int], options: int) -> NDArray[np.int64]:
+    """The tally before the first row: public votes, or none."""
+    return np.array(ahead or [0] * options, dtype=np.int64)
 
 
 def _numbers(said: object, options: int) -> NDArray[np.float64]:
