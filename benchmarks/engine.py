@@ -1,7 +1,7 @@
 """How fast the embedded engine is, as ratios measured within one run.
 
     python benchmarks/engine.py throughput --hf-python ~/torch-env/bin/python
-    python benchmarks/engine.py two-stage | grammar | validity | bounded
+    python benchmarks/engine.py two-stage | peers | grammar | validity | bounded
 
 Engines take turns, several rounds each, and the best round counts: a busy machine slows all of them alike.
 The optional interpreter of --hf-python must have torch, transformers, gguf and accelerate.
@@ -25,6 +25,8 @@ import psutil
 from selpe.models.base import Answer, ChatModel, Request
 from selpe.models.engine.grammar import GrammarGuide, Grammars
 from selpe.models.engine.local import LocalModel
+from selpe.models.engine.prepare import prepare
+from selpe.models.engine.runtime import openvino_genai, settings
 from selpe.models.store.store import ModelStore
 from selpe.schema import Schema
 
@@ -63,14 +65,14 @@ def prefix(schema: Schema, tokens: int, count: Callable[[str], int]) -> str:
     return text
 
 
-def best_rate(rounds: int, *runs: Callable[[], int]) -> list[float]:
-    """Tokens per second of the best round of each, the rounds taken in turns."""
+def best_rate(rounds: int, *runs: Callable[[], int], clock: Callable[[], float] = time.perf_counter) -> list[float]:
+    """Tokens (or whatever a run counts) per second of the best round of each, the rounds taken in turns."""
     rates = [0.0] * len(runs)
     for _ in range(rounds):
         for i, run in enumerate(runs):
-            began = time.perf_counter()
-            tokens = run()
-            rates[i] = max(rates[i], tokens / (time.perf_counter() - began))
+            began = clock()
+            done = run()
+            rates[i] = max(rates[i], done / (clock() - began))
     return rates
 
 
@@ -129,12 +131,9 @@ def throughput(options: argparse.Namespace, local: LocalModel, gguf: Path) -> di
     return result
 
 
-def two_stage(options: argparse.Namespace, local: LocalModel, _: Path) -> dict[str, Any]:
-    """Stage I writes a free context, stage II a record under the schema, overlapping; against bare decoding."""
-    schema = Schema.load(SCHEMAS / "five.yaml")
+def second_stage(schema: Schema) -> Callable[[Answer], list[Request]]:
+    """What follows a free context: a request for the record that realises it, under the schema."""
     grammar = schema.to_json_schema()
-    text = prefix(schema, 520, local.count_tokens)
-    bare = free_requests(text, options.records, options.tokens)
 
     def follow(answer: Answer) -> list[Request]:
         if answer.request.json_schema is not None:
@@ -142,9 +141,95 @@ def two_stage(options: argparse.Namespace, local: LocalModel, _: Path) -> dict[s
         prompt = f"{answer.request.prompt}{answer.text}\nThe record: "
         return [Request(prompt=prompt, json_schema=grammar, seed=answer.request.seed, min_p=0.05, max_tokens=200)]
 
+    return follow
+
+
+def two_stage(options: argparse.Namespace, local: LocalModel, _: Path) -> dict[str, Any]:
+    """Stage I writes a free context, stage II a record under the schema, overlapping; against bare decoding."""
+    schema = Schema.load(SCHEMAS / "five.yaml")
+    text = prefix(schema, 520, local.count_tokens)
+    bare = free_requests(text, options.records, options.tokens)
+    follow = second_stage(schema)
     written(local, bare[: options.sequences])
     both, alone = best_rate(options.rounds, lambda: written(local, bare, follow=follow), lambda: written(local, bare))
     return {"two stages": both, "bare decoding": alone, "two stages / bare": both / alone}
+
+
+def records(model: ChatModel, requests: Iterable[Request], follow: Callable[[Answer], list[Request]]) -> int:
+    """How many complete records two stages gave."""
+    answers = model.generate(requests, follow=follow)
+    return sum(answer.finish == "stop" and answer.request.json_schema is not None for answer in answers)
+
+
+class GenAI:
+    """OpenVINO GenAI's continuous batching on the same graph, with the same settings and its own structured output."""
+
+    def __init__(self, folder: Path, places: int, threads: int | None) -> None:
+        self._genai = openvino_genai()
+        limits = self._genai.SchedulerConfig()
+        limits.cache_size, limits.max_num_seqs, limits.enable_prefix_caching = 1, places, True
+        self._pipeline = self._genai.ContinuousBatchingPipeline(str(folder), limits, "CPU", settings(threads, "fast"))
+
+    def records(self, requests: Iterable[Request], follow: Callable[[Answer], list[Request]]) -> int:
+        """How many complete records two stages gave. It takes a batch at a time, so the stages do not overlap."""
+        first = list(requests)
+        texts = self._texts(first)
+        second = [
+            then for asked, text in zip(first, texts, strict=True) for then in follow(Answer(asked, text or "", "stop"))
+        ]
+        return sum(text is not None for text in self._texts(second))
+
+    def _texts(self, requests: list[Request]) -> list[str | None]:
+        """The answers; None for a record that was cut short."""
+        results = self._pipeline.generate(
+            [request.prompt for request in requests], [self._config(request) for request in requests]
+        )
+        return [
+            None if request.json_schema is not None and not _is_json(result.m_generation_ids[0])
+            else result.m_generation_ids[0]
+            for request, result in zip(requests, results, strict=True)
+        ]  # fmt: skip
+
+    def _config(self, request: Request) -> Any:
+        config = self._genai.GenerationConfig()
+        config.do_sample, config.temperature, config.min_p = True, request.temperature, request.min_p
+        config.max_new_tokens, config.rng_seed, config.apply_chat_template = request.max_tokens, request.seed, False
+        if request.json_schema is not None:
+            structure = self._genai.StructuredOutputConfig()
+            structure.json_schema = json.dumps(request.json_schema)
+            config.structured_output_config = structure
+        return config
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def peers(options: argparse.Namespace, local: LocalModel, gguf: Path) -> dict[str, Any]:
+    """Two-stage records per second of processor time: three engines, the same prompts, in turns, in this process.
+
+    Threads that wait in a loop count as busy, so compare with `--threads 1` on a machine that others use.
+    """
+    from selpe.models.llamacpp import LlamaCppModel
+
+    schema = Schema.load(SCHEMAS / "five.yaml")
+    requests = free_requests(prefix(schema, 520, local.count_tokens), options.records, options.tokens)
+    follow = second_stage(schema)
+    genai = GenAI(prepare(gguf, ModelStore().prepared_dir("smollm2")).folder, 64, options.threads)
+    server = LlamaCppModel(gguf, parallel=options.sequences, context=1024, threads=options.threads)
+    runs = {
+        "ours": lambda: records(local, requests, follow),
+        "llama.cpp server": lambda: records(server, requests, follow),
+        "OpenVINO GenAI": lambda: genai.records(requests, follow),
+    }
+    rates = dict(zip(runs, best_rate(options.rounds, *runs.values(), clock=time.process_time), strict=True))
+    server.close()
+    over = {f"ours / {name}": rates["ours"] / rate for name, rate in rates.items() if name != "ours"}
+    return {"records per second of processor time": rates, **over}
 
 
 class TimedGrammars(Grammars):
@@ -251,6 +336,7 @@ def main() -> None:
     parts = {
         "throughput": throughput,
         "two-stage": two_stage,
+        "peers": peers,
         "grammar": grammar_cost,
         "validity": validity,
         "bounded": bounded,

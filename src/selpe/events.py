@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from selpe.models.base import Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,8 @@ class StageStarted(Event):
 class Answered(Event):
     """The model finished an answer; `replayed` ones came from disk, and logs sum several up.
 
-    `stage` is I or II of a record, or 'phrases' or 'alike' for a value of one field alone.
+    `stage` is I or II of a record, or 'phrases' or 'alike' for a value of one field alone. Of the prompt's tokens
+    `cached_tokens` were computed before, of those written `forced_tokens` left the model no choice.
     """
 
     stage: str
@@ -51,11 +55,35 @@ class Answered(Event):
     completion_tokens: int
     replayed: bool = False
     count: int = 1
+    cached_tokens: int = 0
+    forced_tokens: int = 0
+
+    @classmethod
+    def of(cls, answer: Answer, stage: str | None = None) -> Answered:
+        """The event of one answer; `stage` is that of its request unless said otherwise."""
+        return cls(
+            answer.request.stage if stage is None else stage,
+            answer.prompt_tokens, answer.completion_tokens, answer.replayed,
+            cached_tokens=answer.cached_tokens, forced_tokens=answer.forced_tokens,
+        )  # fmt: skip
+
+    def plus(self, other: Answered | None) -> Answered:
+        """Both as one, where they are of the same stage and came the same way."""
+        if other is None:
+            return self
+        return Answered(
+            self.stage, self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens,
+            self.replayed, self.count + other.count,
+            self.cached_tokens + other.cached_tokens, self.forced_tokens + other.forced_tokens,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class PoolReady(Event):
-    """A pool is complete: candidates found, retries and losses by reason, and a few of its records."""
+    """A pool is complete: candidates found, retries and losses by reason, and a few of its records.
+
+    `thrown` are the tokens that were written and then thrown away, by reason.
+    """
 
     stage: str
     number: int
@@ -63,6 +91,7 @@ class PoolReady(Event):
     retries: Mapping[str, int]
     given_up: Mapping[str, int]
     samples: tuple[Mapping[str, Any], ...] = ()
+    thrown: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +106,17 @@ class Selected(Event):
     replayed: bool
     winners: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     records: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Judging(Event):
+    """Sets of records are being judged: what goes on, and the share of it that is done.
+
+    How many rows take part is not said: the share is of the number that the plan was made from.
+    """
+
+    what: str
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +143,16 @@ class Finished(Event):
 
 
 Emit: TypeAlias = Callable[[Event], None]
+
+
+def together(*listeners: Emit) -> Emit:
+    """One listener that passes every event on to all of these."""
+
+    def listen(event: Event) -> None:
+        for hear in listeners:
+            hear(event)
+
+    return listen
 
 
 def silence(event: Event) -> None:

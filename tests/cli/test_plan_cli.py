@@ -53,6 +53,25 @@ def test_the_plan_is_shown_as_a_table_with_a_bar_per_round(capsys: pytest.Captur
     assert "none set" in said
 
 
+def test_tokens_are_shown_with_what_they_cost_and_cached_ones_at_their_price(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prices = {"llm": "http://127.0.0.1:9/v1", "price_in": "10", "price_out": "20"}
+    costs = []
+    for more in ({}, {"price_cached": "1"}):
+        expected = told(capsys, str(write(tmp_path, **prices, **more)))["estimate"]
+        cached, cold = expected["cached_tokens"], expected["prompt_tokens"] - expected["cached_tokens"]
+        reduced = 1 if more else 10
+        wanted = (10 * cold + reduced * cached + 20 * expected["completion_tokens"]) / 1e6
+        assert expected["cost"] == pytest.approx(wanted)
+        costs.append(expected["cost"])
+    assert costs[1] < costs[0]
+    assert run(str(tmp_path / "selpe.yaml")) == 0
+    said = capsys.readouterr().out
+    assert "of them shared" in said
+    assert "by your prices" in said
+
+
 def test_what_is_measured_is_shown_with_its_noise_and_rounds_that_only_write_are_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -21,6 +21,7 @@ from in_process import selpe
 from selpe.events import Finished, Started
 from selpe.intake import read, write_table
 from selpe.method import from_settings
+from selpe.models.fake import FakeModel
 from selpe.privacy.ledger import Ledger
 from selpe.run.release import RELEASED
 from small_world import SCHEMA, drawn
@@ -116,6 +117,42 @@ def test_flags_outdo_the_file(project: Path) -> None:
     (manifest,) = (json.loads(path.read_text()) for path in (project / "elsewhere").glob("*/manifest.json"))
     found = manifest["settings"]
     assert (found["epsilon"], found["records"], found["seed"], found["multiplicity"]) == ("0.5", 6, 7, 2)
+
+
+def test_a_profile_is_kept_beside_the_manifest_and_shown_when_asked_for(project: Path) -> None:
+    result = selpe("run", "--name", "mine", "--profile")
+    assert result.code == 0, result.err
+    for part in ("read cold", "cores idle", "round 1", "writing the release", "thrown away", "first record after"):
+        assert part in result.out
+    said = json.loads((project / "runs" / "mine" / "profile.json").read_text())
+    counts = json.loads((project / "runs" / "mine" / "manifest.json").read_text())["counts"]
+    assert (said["total"]["read"], said["total"]["written"]) == (counts["prompt_tokens"], counts["completion_tokens"])
+    assert sum(said["thrown"].values()) == counts["thrown_tokens"]
+    assert not (project / "runs" / "mine" / "release" / "profile.json").exists()
+
+
+def test_a_model_on_this_machine_is_tried_before_the_outlook_and_then_used(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    class Noting(FakeModel):
+        def __init__(self, **settings: Any) -> None:
+            opened.append("fake")
+            super().__init__(**settings)
+
+    monkeypatch.setattr("selpe.run.estimate.is_measurable", lambda config, found: True)
+    monkeypatch.setattr("selpe.models.fake.FakeModel", Noting)
+    dry = selpe("--json", "run", "--dry-run")
+    assert "measured" not in json.loads(dry.out)["outlook"]["estimate"]["basis"]  # its weights are not here
+    opened.clear()
+    result = selpe("--json", "run", "--name", "mine")
+    assert result.code == 0, result.err
+    outlook = json.loads(result.out.splitlines()[0])["outlook"]
+    assert outlook["estimate"]["basis"] == "measured on this machine just now"
+    assert outlook["estimate"]["pace"]["writing"] > 0
+    assert opened.count("fake") <= 3  # one for the run; the others count words for the estimate
+    assert (project / "runs" / "mine" / "release" / "synthetic.csv").exists()
 
 
 def test_a_dry_run_leaves_no_trace(project: Path) -> None:

@@ -84,7 +84,8 @@ def test_a_run_whose_requests_kill_workers_releases_what_one_does_whose_model_fa
         test_seed=3,
     )
     assert crew.losses > 3
-    assert there.manifest["counts"]["retries"]["model error"] == here.manifest["counts"]["retries"]["model error"] > 0
+    # How many answers are lost depends on which spares are asked for, and so on timing; what is released does not.
+    assert all(run.manifest["counts"]["retries"]["model error"] > 0 for run in (here, there))
     assert released(there) == released(here)
 
 

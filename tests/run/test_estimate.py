@@ -15,8 +15,19 @@ from selpe.method.from_settings import guides_of
 from selpe.models.encoders.hashing import HashingEncoder
 from selpe.models.fake import FakeModel
 from selpe.models.machine import this_machine
+from selpe.models.speed import Pace
 from selpe.privacy.measure_plan import Measurable, MeasurePlan, plan_measurement
-from selpe.run.estimate import candidates_of, estimate, phrases_of, stand_in_guides
+from selpe.run.estimate import (
+    ENDING,
+    candidates_of,
+    estimate,
+    is_measurable,
+    likely_of,
+    likely_phrases,
+    phrases_of,
+    shared_share,
+    stand_in_guides,
+)
 from selpe.run.lifecycle import Run
 from selpe.run.methods import recipe_of
 from small_world import SCHEMA, UNLABELLED, drawn
@@ -88,10 +99,13 @@ def test_a_processor_without_wide_vectors_is_slower_and_said_to_be(monkeypatch: 
     assert found["avx2"].basis == "typical speed of the embedded engine on 2 cores without AVX-512"
 
 
-def test_rules_cost_further_tries() -> None:
+@pytest.mark.parametrize(
+    ("llm", "binds"), [("smollm2", True), ("http://127.0.0.1:1/v1#any", False), ("llamacpp:smollm2", False)]
+)
+def test_rules_cost_further_tries_where_they_do_not_bind(llm: str, binds: bool) -> None:
     assert SCHEMA.rules
-    free = estimate(config(), replace(SCHEMA, rules=()), candidates=100).completion_tokens
-    assert estimate(config(), SCHEMA, candidates=100).completion_tokens > 1.1 * free
+    free = estimate(config(llm=llm), replace(SCHEMA, rules=()), candidates=100).completion_tokens
+    assert (estimate(config(llm=llm), SCHEMA, candidates=100).completion_tokens > 1.1 * free) != binds
 
 
 def test_prices_give_a_cost_and_no_prices_give_none() -> None:
@@ -100,6 +114,58 @@ def test_prices_give_a_cost_and_no_prices_give_none() -> None:
     assert priced.cost == pytest.approx(0.05 * 2.0 + 0.01 * 10.0)
     assert estimate(config(llm="http://h/v1", price_out=10.0), SCHEMA, candidates=100, runs=runs).cost == 0.1
     assert estimate(config(), SCHEMA, candidates=100).cost is None
+
+
+def test_cached_tokens_cost_what_the_server_asks_for_them() -> None:
+    counts = {**manifest()["counts"], "cached_tokens": 40_000}
+    runs = [manifest(settings={"llm": "http://h/v1"}, counts=counts)]
+    prices = {"llm": "http://h/v1", "price_in": 2.0, "price_out": 10.0}
+    full = estimate(config(**prices), SCHEMA, candidates=100, runs=runs)
+    less = estimate(config(**prices, price_cached=0.5), SCHEMA, candidates=100, runs=runs)
+    assert (full.cached_tokens, full.cold_tokens) == (40_000, 10_000)
+    assert full.cost == pytest.approx(0.05 * 2.0 + 0.01 * 10.0)
+    assert less.cost == pytest.approx(0.01 * 2.0 + 0.04 * 0.5 + 0.01 * 10.0)
+
+
+def test_what_prompts_have_in_common_is_found_in_the_real_ones() -> None:
+    found = estimate(config(), SCHEMA, candidates=200)
+    assert 0.3 * found.prompt_tokens < found.cached_tokens < found.prompt_tokens
+    few = estimate(config(), SCHEMA, candidates=12)
+    assert few.cached_tokens / few.prompt_tokens < found.cached_tokens / found.prompt_tokens
+
+
+def test_a_beginning_counts_as_shared_from_the_second_time_on() -> None:
+    assert shared_share(["same and one", "same and two", "other"], 3) == pytest.approx(9 / 29)
+    assert shared_share(["aaaa", "bbbb"], 2) == 0.0
+    # twice as many, of which each further one shares as much as the second half does
+    assert shared_share(["abcd", "abcd", "abce", "abcf"], 8) == pytest.approx(1 - (4 + 0 + 1 + 1 + 4 * 1) / 32)
+    assert shared_share([], 0) == 0.0
+
+
+def test_a_measured_pace_takes_the_place_of_the_table() -> None:
+    guessed = estimate(config(), SCHEMA, candidates=100)
+    assert is_measurable(config(), guessed)
+    found = guessed.at(Pace(1000.0, 100.0))
+    written = found.completion_tokens * (1 + ENDING / 100)  # one pool, which ends slowly
+    assert found.seconds == pytest.approx(1.1 * (found.cold_tokens / 1000 + written / 100))
+    assert (found.basis, found.completion_tokens) == ("measured on this machine just now", guessed.completion_tokens)
+
+
+@pytest.mark.parametrize("settings", [{"llm": "fake"}, {"llm": "http://h/v1"}, {"execute": "ray"}])
+def test_what_does_not_run_in_this_process_is_not_measured(settings: dict[str, Any]) -> None:
+    assert not is_measurable(config(**settings), estimate(config(**settings), SCHEMA, candidates=10))
+
+
+def test_what_earlier_runs_tell_is_not_measured_again() -> None:
+    assert not is_measurable(config(), estimate(config(), SCHEMA, candidates=10, runs=[manifest()]))
+
+
+def test_of_records_that_may_be_written_anew_some_are_expected() -> None:
+    settings = config(records=100)
+    assert likely_of(settings, 200, None) == 200
+    assert likely_of(settings, 200, measured()) == 125  # one field is voted for
+    assert likely_of(settings, 200, replace(measured(), choices=(0.1, 0.1))) == 144
+    assert likely_phrases(SCHEMA, measured())["topic"] == round(phrases_of(SCHEMA, measured())["topic"] / 3)
 
 
 def test_candidates_are_k_per_record_and_a_sample_per_guide() -> None:

@@ -91,8 +91,7 @@ class TopicGenerator:
 
         def watch(answer: Answer) -> None:
             if answer.finish != "cancelled":
-                stage = answer.request.stage
-                parts.emit(Answered(stage, answer.prompt_tokens, answer.completion_tokens, answer.replayed))
+                parts.emit(Answered.of(answer))
 
         parts.emit(StageStarted("public", 0, wanted))
         generator = generator_of(parts.config, schema, parts.model, parts.cancel)

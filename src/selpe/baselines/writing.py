@@ -102,7 +102,7 @@ class TextWriter:
             if answer.finish in ("stop", "length"):
                 texts[_handle(answer)[0]] = self._whole(answer)
             if answer.finish != "cancelled":
-                self._parts.emit(Answered("II", answer.prompt_tokens, answer.completion_tokens, answer.replayed))
+                self._parts.emit(Answered.of(answer, "II"))
         return again.total()
 
     # -- prompts -------------------------------------------------------------------------------------------------

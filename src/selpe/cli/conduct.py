@@ -13,6 +13,7 @@ import typer
 
 from selpe.cli.console import emit, err, json_mode
 from selpe.errors import ExitCode, SelPEError, StoppedError
+from selpe.events import together
 
 if TYPE_CHECKING:
     from selpe.config import RunConfig
@@ -24,24 +25,46 @@ if TYPE_CHECKING:
 
 
 def conduct(
-    run: Run, *, watch: bool = False, port: int = 0, insist: bool = False, outlook: Preflight | None = None
+    run: Run,
+    *,
+    watch: bool = False,
+    port: int = 0,
+    insist: bool = False,
+    outlook: Preflight | None = None,
+    session: Session | None = None,
+    opening: float = 0.0,
 ) -> Outcome:
-    """Executes a run and shows it. Ends with exit code 130 when the user stops it."""
+    """Executes a run and shows it. Ends with exit code 130 when the user stops it.
+
+    `session` is for who has opened it already, in `opening` seconds; else it is opened here.
+    """
     from selpe.cli.display import showing
+    from selpe.models.base import Counting
+    from selpe.models.machine import usable_cores
+    from selpe.run.profile import Profiler
     from selpe.run.progress import Meter
 
-    meter = Meter(epsilon=run.config.epsilon, adjacency=run.config.adjacency)
+    profiler = Profiler(cores=usable_cores(), before=opening)
     cancel = threading.Event()
     with ExitStack() as stack:
         try:
             table, plan = (outlook.table, outlook.plan) if outlook else (None, None)
             run.begin(source=table, insist=insist, plan=plan)
-            session = stack.enter_context(opened(run.config))
+            session = session or stack.enter_context(opened(run.config))
+            model = session.model
+            computed = (lambda: model.computed) if isinstance(model, Counting) else None
+            profiler.opened(computed)
+            meter = Meter(
+                epsilon=run.config.epsilon,
+                adjacency=run.config.adjacency,
+                expected=None if outlook is None else outlook.estimate,
+                computed=computed,
+            )
             if watch:
                 _serve(stack, run, meter, port)
-            listen = stack.enter_context(showing(meter))
+            listen = together(profiler.listen, stack.enter_context(showing(meter)))
             stack.enter_context(stopping_at_ctrl_c(cancel))
-            return run.execute(**session.parts(), emit=listen, cancel=cancel)
+            outcome = run.execute(**session.parts(), emit=listen, cancel=cancel)
         except StoppedError:
             stack.close()
             _say_how_to_go_on(run)
@@ -52,6 +75,8 @@ def conduct(
             if run.manifest.get("state") == "stopped":
                 _say_how_to_go_on(run)
             raise
+    profiler.profile().save(run.workspace.profile)
+    return outcome
 
 
 @contextmanager

@@ -220,8 +220,10 @@ class PlainLines:
     def tick(self, reading: ProgressReading) -> None:
         """A line when the last one is ten seconds old."""
         if self._clock() - self._last >= LINE_EVERY:
+            doing = f"{reading.judging}, " if reading.judging else ""
             self._print(
-                f"[{clock(reading.elapsed)}] {reading.title}: {reading.done:,} of {reading.total:,} {reading.unit}, "
+                f"[{clock(reading.elapsed)}] {reading.title}: {doing}"
+                f"{reading.done:,} of {reading.total:,} {reading.unit}, "
                 f"{_counts(reading, tight=True)}, ε {reading.spent:.3g} of {reading.epsilon:g}, {reading.outlook}"
             )
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from selpe.config import RunConfig
     from selpe.privacy.ledger.charges import Spent
+    from selpe.run.estimate import Estimate
     from selpe.run.lifecycle import Outcome, Run
     from selpe.run.methods import SpendingPlan
     from selpe.run.preflight import Preflight
@@ -47,8 +48,7 @@ def show_outlook(found: Preflight) -> None:
         rows.add_row("measured", measured)
     rows.add_row("model", f"{escape(config.llm)}, encoder {escape(config.encoder)}")
     rows.add_row("time", f"about [bold]{duration(expected.seconds)}[/] [dim]({expected.basis})[/]")
-    rows.add_row("tokens", f"about {_thousands(expected.prompt_tokens)} read, "
-                           f"{_thousands(expected.completion_tokens)} written{_cost(found)}")  # fmt: skip
+    rows.add_row("tokens", tokens_line(expected))
     print_table(console, rows)
     if plan.verdict:
         console.print(f"[dim]{escape(plan.verdict)}[/]")
@@ -92,9 +92,12 @@ def _apart(config: RunConfig) -> str:
     return "" if not revealed else ", the number of records apart" if config.unit is None else ", their number apart"
 
 
-def _cost(found: Preflight) -> str:
-    cost = found.estimate.cost
-    return "" if cost is None else f", about {cost:,.2f} by your prices"
+def tokens_line(expected: Estimate) -> str:
+    """What will be read and written, and what that costs where there are prices."""
+    shared = f" ({_thousands(expected.cached_tokens)} of them shared)" if expected.cached_tokens else ""
+    cost = "" if expected.cost is None else f", about {expected.cost:,.2f} by your prices"
+    read, written = _thousands(expected.prompt_tokens), _thousands(expected.completion_tokens)
+    return f"about {read} read{shared}, {written} written{cost}"
 
 
 def show_result(run: Run, outcome: Outcome, *, spent: Spent) -> None:

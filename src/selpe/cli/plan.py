@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from selpe.config import RunConfig
     from selpe.privacy.ledger.charges import Budget, Charge
     from selpe.privacy.plan import Plan
+    from selpe.run.estimate import Estimate
     from selpe.run.methods import SpendingPlan
     from selpe.schema import Schema
 
@@ -49,9 +50,18 @@ def plan(
     made, notes = _plan(settings, schema, rows)
     said = {"dataset": settings.dataset, "unit": settings.unit or "record", **made.to_dict()}
     said |= {"budget": _budget(settings, made), "warnings": [*notes, *made.warnings]}
-    emit(said)
+    expected = _estimate(settings, schema, made)
+    emit(said | {"estimate": expected.as_dict()})
     if not json_mode():
-        _render(settings, made, said)
+        _render(settings, made, said, expected)
+
+
+def _estimate(settings: RunConfig, schema: Schema, made: SpendingPlan) -> Estimate:
+    """What the run will read and write, and what that costs; cached tokens at their own price."""
+    from selpe.run.lifecycle import list_runs
+    from selpe.run.methods import recipe_of
+
+    return recipe_of(settings.method).estimate(settings, schema, made, list_runs(Path(settings.out)))
 
 
 def _plan(settings: RunConfig, schema: Schema, rows: int | None) -> tuple[SpendingPlan, tuple[str, ...]]:
@@ -97,9 +107,10 @@ def _fits(cap: Budget, charges: list[Charge], more: list[Charge]) -> bool:
 # -- rendering --------------------------------------------------------------------------------------------------------
 
 
-def _render(settings: RunConfig, made: SpendingPlan, said: dict[str, Any]) -> None:
+def _render(settings: RunConfig, made: SpendingPlan, said: dict[str, Any], expected: Estimate) -> None:
     from rich.markup import escape
 
+    from selpe.cli.outcome import tokens_line
     from selpe.privacy.plan import Plan
 
     console = out()
@@ -109,6 +120,7 @@ def _render(settings: RunConfig, made: SpendingPlan, said: dict[str, Any]) -> No
     console.print(f"{classes}{made.records:,} synthetic records")
     console.print(_cost(settings, made))
     console.print(_left(said["budget"]))
+    console.print(f"tokens: {tokens_line(expected)}")
     console.print()
     if isinstance(made, Plan):
         if made.measure is not None:

@@ -35,6 +35,7 @@ Address = Annotated[
 Workers = Annotated[int | None, typer.Option(min=1, help="How many workers on the cluster.", show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Any setting, as name=value; can be repeated.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Serve a page for a browser on this machine.")]
+ProfileFlag = Annotated[bool, typer.Option("--profile", help="Show at the end where the time went.")]
 Port = Annotated[int, typer.Option(help="The port of the page; default: a free one.", show_default=False)]
 
 
@@ -70,6 +71,7 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")] = False,
     watch: Watch = False,
     port: Port = 0,
+    profile: ProfileFlag = False,
     insist: Annotated[
         bool,
         typer.Option("--same-data-new-ledger", help="Allow rows that are known under another name; recorded."),
@@ -81,7 +83,7 @@ def run(
     flags |= {name: value for name, value in own.items() if value is not None}  # else they would undo --set
     flags = _with_place(flags, execute, address, workers)
     settings = _load(config, {**flags, "out": str(out_folder.resolve()) if out_folder else None})
-    begin(settings, name=name, dry_run=dry_run, yes=yes, watch=watch, port=port, insist=insist)
+    begin(settings, name=name, dry_run=dry_run, yes=yes, watch=watch, port=port, insist=insist, profile=profile)
 
 
 def begin(
@@ -94,25 +96,41 @@ def begin(
     watch: bool = False,
     port: int = 0,
     insist: bool = False,
+    profile: bool = False,
 ) -> Run | None:
-    """Outlook, question, run and result; None after a dry run."""
-    from selpe.cli.conduct import conduct
+    """Outlook, question, run and result; None after a dry run.
+
+    A model on this machine is opened first and tried for a second or two, unless earlier runs tell how fast it is.
+    """
+    from contextlib import ExitStack
+
+    from selpe.cli.conduct import conduct, opened
     from selpe.cli.outcome import show_outlook
     from selpe.privacy.ledger import Ledger
+    from selpe.run.estimate import is_measurable
     from selpe.run.lifecycle import Run
     from selpe.run.preflight import preflight
 
     found = preflight(settings, Ledger.open(settings.dataset, root=ledger))
-    show_outlook(found)
-    if dry_run:
-        if not json_mode():
-            allowed = "nothing was spent" if found.refusal is None else f"nothing was spent; {found.refusal.message}"
-            out().print(f"[dim]dry run:[/] {allowed}")
-        return None
-    found.require_budget()
-    _confirm(settings, yes=yes)
-    made = Run.create(settings, name=name, ledger=ledger)
-    _conclude(made, conduct(made, watch=watch, port=port, insist=insist, outlook=found))
+    with ExitStack() as stack:
+        session, since = None, time.monotonic()
+        measurable = is_measurable(settings, found.estimate) and found.refusal is None
+        if measurable and (not dry_run or _is_here(settings.llm)):  # a dry run fetches nothing
+            session = stack.enter_context(opened(settings))
+            with err().status("measuring how fast the model is here"):
+                found = found.measured(session.model)
+        opening = time.monotonic() - since
+        show_outlook(found)
+        if dry_run:
+            if not json_mode():
+                refused = "" if found.refusal is None else f"; {found.refusal.message}"
+                out().print(f"[dim]dry run:[/] nothing was spent{refused}")
+            return None
+        found.require_budget()
+        _confirm(settings, yes=yes)
+        made = Run.create(settings, name=name, ledger=ledger)
+        outcome = conduct(made, watch=watch, port=port, insist=insist, outlook=found, session=session, opening=opening)
+    _conclude(made, outcome, profile=profile)
     return made
 
 
@@ -127,6 +145,7 @@ def resume(
     out_folder: Out = None,
     watch: Watch = False,
     port: Port = 0,
+    profile: ProfileFlag = False,
 ) -> None:
     """Continue a run that was interrupted, or write a lost release again. Nothing is done or paid for twice."""
     from selpe.cli.conduct import conduct
@@ -143,7 +162,7 @@ def resume(
             out().print(f"'{found.name}' is done already.")
             show_places(found)
         return
-    _conclude(found, conduct(found, watch=watch, port=port))
+    _conclude(found, conduct(found, watch=watch, port=port), profile=profile)
 
 
 def preview(
@@ -340,6 +359,18 @@ def _last_open(out_folder: Path | None) -> Run:
     return Run.open(Path(waiting[-1]["folder"]))
 
 
+def _is_here(llm: str) -> bool:
+    """Whether a model's weights are on this machine already."""
+    from selpe.errors import ModelNotFoundError
+    from selpe.models.store.store import ModelStore
+
+    try:
+        ModelStore().path(llm.removeprefix("llamacpp:").removeprefix("transformers:"))
+    except ModelNotFoundError:
+        return False
+    return True
+
+
 # -- saying things ---------------------------------------------------------------------------------------------------
 
 
@@ -351,12 +382,15 @@ def _confirm(settings: RunConfig, *, yes: bool) -> None:
         raise StoppedError("not started; nothing was spent")
 
 
-def _conclude(made: Run, outcome: Any) -> None:
+def _conclude(made: Run, outcome: Any, *, profile: bool) -> None:
     from selpe.cli.outcome import show_result
+    from selpe.cli.profile import show_profile
     from selpe.privacy.ledger.charges import spent
 
     total = spent(charge for charge in made.ledger.charges() if charge.run == made.name)
     show_result(made, outcome, spent=total)
+    if profile:
+        show_profile(made)
 
 
 def _row(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -135,6 +135,9 @@ class RunConfig(BaseModel):
     encoder: str = Field("minilm", description="minilm, hash, st:name, or an embeddings URL.")
     allow_private_text_to: str | None = Field(None, description="The one host that private text may be sent to.")
     price_in: float | None = Field(None, ge=0.0, description="A server's price per million prompt tokens.")
+    price_cached: float | None = Field(
+        None, ge=0.0, description="A server's price per million prompt tokens that it has cached; default: `price_in`."
+    )
     price_out: float | None = Field(None, ge=0.0, description="A server's price per million written tokens.")
     execute: Execution = Field(
         "local", description="Where records are written: here, or on a Ray cluster (cluster.md)."

@@ -67,20 +67,21 @@ class Reply:
     completion_tokens: int = 0
     seconds: float = 0.0
     error: ModelError | None = None
+    forced_tokens: int = 0
 
     @classmethod
     def of(cls, answer: Answer) -> Reply:
         """The reply that carries an answer."""
         return cls(
             answer.text, answer.finish, answer.prompt_tokens, answer.cached_tokens, answer.completion_tokens,
-            answer.seconds, answer.error,
+            answer.seconds, answer.error, answer.forced_tokens,
         )  # fmt: skip
 
     def to(self, request: Request) -> Answer:
         """The answer that it was."""
         return Answer(
             request, self.text, self.finish, self.prompt_tokens, self.cached_tokens, self.completion_tokens,
-            self.seconds, self.error,
+            self.seconds, self.error, forced_tokens=self.forced_tokens,
         )  # fmt: skip
 
 

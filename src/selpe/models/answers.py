@@ -201,12 +201,14 @@ class RememberingModel(InFront):
             return [request for one in further for request in unknown(one)]
 
         source = (request for one in requests for request in unknown(one))
-        for answer in self._model.generate(source, follow=keep_and_follow, cancel=cancel):
-            self._store.put(self.name, answer)  # a model may hand an answer on before it asks what follows
+        try:
+            for answer in self._model.generate(source, follow=keep_and_follow, cancel=cancel):
+                self._store.put(self.name, answer)  # a model may hand an answer on before it asks what follows
+                yield from self._drained(known)
+                yield answer
             yield from self._drained(known)
-            yield answer
-        yield from self._drained(known)
-        self._store.sync()
+        finally:  # also where the caller has all that it needs, and closes the stream
+            self._store.sync()
 
     def _drained(self, known: deque[Answer]) -> Iterator[Answer]:
         while known:

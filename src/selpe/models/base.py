@@ -7,6 +7,7 @@ that stage II of one record can overlap with stage I of another and the engine n
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -42,13 +43,32 @@ class Place:
         return f"{self.stage}:{self.number}:{self.attempt}"
 
 
+class Steps(Protocol):
+    """A constraint that follows the writing: what may come next depends on what stands there already.
+
+    Its text says what it binds to: requests with the same grammar and other steps are not the same request.
+    """
+
+    def after(self, text: str) -> str | None:
+        """The grammar (Lark, in LLGuidance's dialect) of the next stretch; None where nothing more is to follow."""
+
+
+# What counts as a copy (`Request.unlike`): so many words in a row. Who holds copies back and who looks for them later
+# must agree on it.
+COPIED_WORDS = 6
+WORD = re.compile(r"[^\W_]+")
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One thing to generate: either a plain `prompt` to continue, or chat `messages`.
 
     `json_schema` or `grammar` (Lark, in LLGuidance's dialect) constrain the answer where the model can do that.
+    `steps` do so more closely, stretch by stretch, in models that can follow them; others go by the grammar alone.
+    `begun` is what the answer begins with, for models that take steps: only what follows it is written.
     `no_repeat` keeps an answer from going in circles, where the model runs in this process: no run of so many tokens is
     written twice if it ends in a word (0: anything goes).
+    `unlike` are texts that it does not copy six words in a row of, where the model runs in this process.
     `key` and `place` are the caller's own handles; they come back on the answer untouched.
     """
 
@@ -56,11 +76,14 @@ class Request:
     messages: tuple[Message, ...] = ()
     json_schema: Mapping[str, Any] | None = None
     grammar: str | None = None
+    steps: Steps | None = None
+    begun: str = ""
     stop: tuple[str, ...] = ()
     temperature: float = 1.0
     min_p: float = 0.0
     top_p: float = 1.0
     no_repeat: int = 0
+    unlike: tuple[str, ...] = ()
     max_tokens: int = 256
     seed: int = 0
     key: str = ""
@@ -88,7 +111,9 @@ class Request:
 class Answer:
     """What came out of one request. `error` is set exactly when `finish` is 'error'.
 
-    `replayed` says that it was kept from before: no model was asked.
+    `cached_tokens` are those of the prompt that were computed for an earlier one, `forced_tokens` those of the answer
+    that a grammar left no choice about, as far as the model says. `replayed` says that it was kept from before: no
+    model was asked.
     """
 
     request: Request
@@ -100,6 +125,7 @@ class Answer:
     seconds: float = 0.0
     error: ModelError | None = field(default=None, compare=False)
     replayed: bool = field(default=False, compare=False)
+    forced_tokens: int = 0
 
     @property
     def place(self) -> Place:
@@ -114,6 +140,7 @@ class Capabilities:
     """What a model can do, as found out by asking it."""
 
     grammar: bool = False
+    steps: bool = False
     json_schema: bool = False
     seed: bool = False
     prefix_cache: bool = False
@@ -121,6 +148,23 @@ class Capabilities:
     completion: bool = True
     context_length: int = 2048
     parallel: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """Tokens that a model has computed since it was opened, those of unfinished answers included."""
+
+    read: int = 0
+    written: int = 0
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A model that can say at any moment how much it has computed."""
+
+    @property
+    def computed(self) -> Computed:
+        """What it has computed so far."""
 
 
 Follow = Callable[[Answer], Iterable[Request]]

@@ -22,6 +22,7 @@ from typing import Any
 
 from selpe.errors import ModelError, ModelNotFoundError, PromptTooLongError
 from selpe.models.base import JSON_STYLE, Answer, Capabilities, Finish, Follow, Request
+from selpe.models.http.dialects import cached_tokens
 
 _RANDOM_SEED = 0xFFFFFFFF  # llama.cpp reads this value as 'no seed'
 _INSTALL = 'Install it: pip install "selpe[llamacpp]"'
@@ -247,21 +248,21 @@ def _grammar_problem(lark: str) -> str:
 def _read(request: Request, chunks: list[dict[str, Any]], seconds: float) -> Answer:
     text, finish = "", ""
     usage: Mapping[str, Any] = {}
+    timings: Mapping[str, Any] = {}
     for chunk in chunks:
         if "error" in chunk:
             return Answer(request, "", "error", seconds=seconds, error=_error(chunk["error"]))
-        usage = chunk.get("usage") or usage
+        usage, timings = chunk.get("usage") or usage, chunk.get("timings") or timings
         for choice in chunk.get("choices", ()):
             text += choice.get("text") or choice.get("delta", {}).get("content") or ""
             finish = choice.get("finish_reason") or finish
     ended: dict[str, Finish] = {"stop": "stop", "length": "length"}
-    details = usage.get("prompt_tokens_details") or {}
     return Answer(
         request,
         text,
         ended.get(finish, "cancelled"),
         prompt_tokens=int(usage.get("prompt_tokens", 0)),
-        cached_tokens=int(details.get("cached_tokens", 0)),
+        cached_tokens=cached_tokens(usage, timings),
         completion_tokens=int(usage.get("completion_tokens", len(chunks))),
         seconds=seconds,
     )

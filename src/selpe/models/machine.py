@@ -75,7 +75,7 @@ def this_machine() -> Machine:
         system=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         processor=processor,
         cores=os.cpu_count() or 1,
-        usable_cores=_usable_cores(),
+        usable_cores=usable_cores(),
         instruction_sets=tuple(name for name in INSTRUCTION_SETS if name in flags),
         memory=memory,
         free_memory=free,
@@ -117,7 +117,7 @@ def _sysctl(name: str) -> str:
     return done.stdout.strip()
 
 
-def _usable_cores() -> float:
+def usable_cores() -> float:
     """Cores after the scheduler's mask and a container's quota."""
     mask = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota, _, period = _read("/sys/fs/cgroup/cpu.max").strip().partition(" ")

@@ -7,7 +7,7 @@ schema. So the figure includes prefill, grammar and sampling, and can be multipl
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,7 @@ _SCHEMA: Mapping[str, Any] = {
 }
 STAGE_ONE_TOKENS = 64
 _STAGE_TWO_TOKENS = 96
+_BATCH, _MOST_TOKENS = 32, 12  # of the short measurement
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,58 @@ def measure(model: ChatModel, candidates: int = 32) -> Speed:
     if not finished:
         raise ModelError("the model finished none of the records of the measurement")
     return Speed(tokens, finished, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a model reads prompts and writes answers, in tokens a second, with its batch full."""
+
+    reading: float
+    writing: float
+
+    def seconds(self, cold: float, written: float) -> float:
+        """How long it takes to read so many tokens and to write so many."""
+        return cold / self.reading + written / self.writing
+
+
+def measure_pace(model: ChatModel, *, lasting: float = 1.0, clock: Callable[[], float] = time.perf_counter) -> Pace:
+    """The pace of a model on this machine, found in about twice `lasting` seconds.
+
+    Reading: one prompt, of a size that fits the time. Writing: what a batch takes longer for several tokens each than
+    for one. It is for models in this process: a server would have to be paid for it.
+    """
+    _timed(model, [Request(prompt=_SHARED[:60], max_tokens=2)], clock)  # the first call of all is slow
+    reading, seconds = _timed(model, [Request(prompt=_SHARED[60:300], max_tokens=1)], clock)
+    if 4 * seconds < lasting:
+        reading, seconds = _timed(model, [Request(prompt=_SHARED[300:] + _SHARED, max_tokens=1)], clock)
+    cold = sum(answer.prompt_tokens - answer.cached_tokens for answer in reading)
+    one, short = _timed(model, _batch(model, 1), clock)
+    several = max(3, min(_MOST_TOKENS, round(lasting / max(short, 1e-6) * 2)))
+    many, long = _timed(model, _batch(model, several), clock)
+    if not (one and many and _written(many)):
+        raise ModelError("the model wrote nothing while its speed was measured")
+    more, longer = _written(many) - _written(one), long - short
+    if more <= 0 or longer < 0.2 * long:  # too uneven to tell: the whole is a lower bound
+        more, longer = _written(many), long
+    return Pace(max(1, cold) / max(seconds, 1e-6), more / max(longer, 1e-6))
+
+
+def _timed(
+    model: ChatModel, requests: Sequence[Request], clock: Callable[[], float]
+) -> tuple[list[Answer], float]:  # fmt: skip
+    since = clock()
+    answers = [answer for answer in model.generate(requests) if answer.finish in ("stop", "length")]
+    return answers, clock() - since
+
+
+def _batch(model: ChatModel, tokens: int) -> list[Request]:
+    """A batch of short prompts, none of which is like those before it."""
+    size = max(1, min(_BATCH, model.capabilities().parallel))
+    return [Request(prompt=f"{tokens} {k}: the", max_tokens=tokens, min_p=0.05, seed=k) for k in range(size)]
+
+
+def _written(answers: Sequence[Answer]) -> int:
+    return sum(answer.completion_tokens for answer in answers)
 
 
 def _run(model: ChatModel, candidates: int) -> tuple[int, int]:

@@ -1,11 +1,13 @@
 """What a run will take, before it starts: candidates, tokens, time and money. Nothing private, nothing spent.
 
 Tokens come from earlier runs of the same schema and model, else from one dry pass of the fake model over the real
-prompts. Speed comes from earlier runs with the same model, else from a table of typical speeds.
+prompts. Speed comes from earlier runs with the same model; else the model itself is asked for a second or two
+(`models/speed.py`), where it runs on this machine; else, as long as nobody has opened it, from a table.
 """
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,6 +15,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from selpe.config import RunConfig
+from selpe.models.base import Answer, Request
+from selpe.models.speed import Pace
 from selpe.schema import Schema
 
 if TYPE_CHECKING:
@@ -25,15 +29,27 @@ _WITH_AVX512, _WITHOUT_AVX512, _EMBEDDED_BYTES = 310.0, 95.0, 98_362_432
 _TYPICAL = {"server": 400.0, "fake": 5_000.0}
 _SLOWER = {"llamacpp": 0.28, "transformers": 0.1}
 _TOKENS_PER_WORD = 1.35  # the fake model counts words and marks; tokenizers cut finer
-_TRIES, _TRIES_BY_RULES = 1.05, 1.3  # answers per candidate where nothing is known: a rule can only be tried
-_SAMPLE = 12
-_PHRASE_TOKENS = 8.0
+_TRIES, _TRIES_BY_RULES = 1.05, 1.3  # answers per candidate where nothing is known; rules bind in our engine alone
+_SAMPLE, _MOST_SAMPLED = 12, 64
+_CONTEXT_FILLED = 0.7  # of the room that a context has, in whole runs; what the fake model writes is far shorter
+_RECORD_TOKENS_PER_WORD = 1.15  # names and marks of records are whole tokens more often
+_ANEW = 0.25  # of the records, for each field that is measured: those that must be written anew
+# Towards its end a pool has few answers in work, and a turn takes the time of five more however few there are. With the
+# longest answers and second tries, that is as if so many candidates more were written.
+ENDING = 8
+_REST = 0.1  # of the time of writing, for votes, counts and the release
+_PHRASE_TOKENS, _PHRASES_SHARED = 8.0, 0.95  # of a phrase, and of its prompt, in whole runs
 _MOST_REPLAYED = 0.05  # a run mostly replayed from disk tells nothing about speed
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a run will take; `basis` says where the speed is from, `cost` is None without prices."""
+    """What a run will take; `basis` says where the speed is from, `cost` is None without prices.
+
+    There are at most so many `candidates`; `likely` ones are what tokens and time are for. Of the prompts' tokens
+    `cached_tokens` are computed once and shared. Candidates are written in `pools`, one after the other. `pace` is how
+    fast the model reads and writes, if that was measured.
+    """
 
     candidates: int
     prompt_tokens: int
@@ -41,6 +57,25 @@ class Estimate:
     seconds: float
     basis: str
     cost: float | None = None
+    cached_tokens: int = 0
+    likely: int = 0
+    pools: int = 1
+    pace: Pace | None = None
+
+    @property
+    def cold_tokens(self) -> int:
+        """Prompt tokens that have to be computed."""
+        return self.prompt_tokens - self.cached_tokens
+
+    @property
+    def endings(self) -> float:
+        """How many tokens could be written in the time that the ends of pools take longer."""
+        return ENDING * self.pools * self.completion_tokens / max(1, self.likely)
+
+    def at(self, pace: Pace) -> Estimate:
+        """The estimate at a pace that was just measured."""
+        seconds = pace.seconds(self.cold_tokens, self.completion_tokens + self.endings) * (1 + _REST)
+        return replace(self, seconds=seconds, basis="measured on this machine just now", pace=pace)
 
     def as_dict(self) -> dict[str, Any]:
         """The estimate as plain data."""
@@ -49,10 +84,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens read and written per candidate."""
+    """Tokens read and written per candidate; `cached` are those read that were computed for another one."""
 
     prompt: float
     completion: float
+    cached: float = 0.0
 
     @classmethod
     def counted(cls, prompt: int, completion: int, candidates: int, tries: float = 1.0) -> Tokens:
@@ -66,34 +102,58 @@ def estimate(
     schema: Schema,
     *,
     candidates: int,
+    likely: int | None = None,
     runs: Iterable[Mapping[str, Any]] = (),
     dry: Callable[[], Tokens] | None = None,
     phrases: Mapping[str, int] | None = None,
+    steered: bool = True,
+    pools: int = 1,
 ) -> Estimate:
-    """The estimate for a run that generates this many candidates; `runs` are manifests of earlier runs.
+    """The estimate for a run that generates this many candidates at most; `runs` are manifests of earlier runs.
 
     `dry` says what a few candidates take on the fake model, for methods with prompts of their own. `phrases` says how
-    many values of text fields are written alone; tokens of earlier runs have them in already.
+    many values of text fields are written alone; tokens of earlier runs have them in already. Where rounds are
+    `steered`, prompts show winners.
     """
+    expected = candidates if likely is None else likely
     earlier = [run for run in runs if _tells(run) and run["settings"].get("llm") == config.llm]
     same = [run for run in earlier if run["settings"].get("method", "selpe") == config.method]
     known = _measured_tokens(same, schema.fingerprint())
-    per = known or (_dry_tokens(config, schema) if dry is None else dry())
+    per = known or (_dry_tokens(config, schema, expected, steered) if dry is None else dry())
     alone = [] if known else [(_phrase_tokens(schema, name), count) for name, count in (phrases or {}).items()]
-    prompt = round(per.prompt * candidates + sum(one.prompt * count for one, count in alone))
-    completion = round(per.completion * candidates + sum(one.completion * count for one, count in alone))
+    parts = [(per, expected), *alone]
+    prompt, completion, cached = (
+        round(sum(getattr(one, name) * count for one, count in parts)) for name in ("prompt", "completion", "cached")
+    )
+    speed, basis = _speed(config, earlier)
+    return Estimate(
+        candidates, prompt, completion, completion / speed, basis,
+        cost=_cost(config, prompt, completion, cached), cached_tokens=cached, likely=expected, pools=pools,
+    )  # fmt: skip
+
+
+def _speed(config: RunConfig, earlier: Sequence[Mapping[str, Any]]) -> tuple[float, str]:
+    """Tokens written per second of a whole run, and the words for where that is from."""
     speeds = [run["counts"]["completion_tokens"] / run["seconds"] / _engines(run["settings"]) for run in earlier[-5:]]
-    if speeds:
-        speed = median(speeds) * _engines(
-            {"llm": config.llm, "execute": config.execute, "ray": config.ray.model_dump()}
-        )
-        basis = f"{len(speeds)} earlier run{'s' if len(speeds) > 1 else ''} with this model"
-    else:
-        speed, basis = _typical(config)
-    cost = None
-    if config.price_in is not None or config.price_out is not None:
-        cost = (prompt * (config.price_in or 0.0) + completion * (config.price_out or 0.0)) / 1e6
-    return Estimate(candidates, prompt, completion, completion / speed, basis, cost)
+    if not speeds:
+        return _typical(config)
+    engines = _engines({"llm": config.llm, "execute": config.execute, "ray": config.ray.model_dump()})
+    return median(speeds) * engines, f"{len(speeds)} earlier run{'s' if len(speeds) > 1 else ''} with this model"
+
+
+def _cost(config: RunConfig, prompt: int, completion: int, cached: int) -> float | None:
+    """By the server's prices per million tokens; cached ones cost as much as others unless they have a price."""
+    if config.price_in is None and config.price_cached is None and config.price_out is None:
+        return None
+    full = config.price_in or 0.0
+    reduced = full if config.price_cached is None else config.price_cached
+    return ((prompt - cached) * full + cached * reduced + completion * (config.price_out or 0.0)) / 1e6
+
+
+def is_measurable(config: RunConfig, found: Estimate) -> bool:
+    """Whether the model should be asked how fast it is: it runs in this process, and no earlier run has told."""
+    elsewhere = config.llm.startswith(("http://", "https://")) or config.execute == "ray"
+    return not elsewhere and config.llm != "fake" and "earlier run" not in found.basis
 
 
 def candidates_of(
@@ -109,6 +169,15 @@ def candidates_of(
     core = min(config.records, config.core)
     each = (config.multiplicity if steered or not measured else 1) + measured
     return each * core + config.records - core + sample
+
+
+def likely_of(config: RunConfig, candidates: int, measure: MeasurePlan | None) -> int:
+    """How many candidates to expect: of the records that may be written anew, only some have to be."""
+    if measure is None:
+        return candidates
+    fields = measure.votes or len(measure.fields)
+    core = min(config.records, config.core)
+    return candidates - round(core * (1 - _ANEW) ** fields)
 
 
 def phrases_of(schema: Schema, measure: MeasurePlan) -> dict[str, int]:
@@ -138,27 +207,69 @@ def _measured_tokens(runs: Sequence[Mapping[str, Any]], schema: str) -> Tokens |
     if not same:
         return None
     made = sum(counts["candidates"] for counts in same)
-    return Tokens(
-        sum(counts["prompt_tokens"] for counts in same) / made,
-        sum(counts["completion_tokens"] for counts in same) / made,
+    read, written, cached = (
+        sum(counts.get(name, 0) for counts in same) / made
+        for name in ("prompt_tokens", "completion_tokens", "cached_tokens")
     )
+    return Tokens(read, written, cached)
 
 
-def _dry_tokens(config: RunConfig, schema: Schema) -> Tokens:
-    """Tokens per candidate by letting the fake model answer the real prompts of a few proposals."""
-    from selpe.method.generation import Generator, Proposal
+def _dry_tokens(config: RunConfig, schema: Schema, candidates: int, steered: bool) -> Tokens:
+    """Tokens per candidate by letting the fake model answer the real prompts of some proposals.
+
+    What it writes itself says little: contexts are as long as they may be, and records as long as the examples are.
+    """
+    from selpe.method.generation import Generator, Proposal, context_tokens
     from selpe.models.fake import FakeModel
 
     model, labels = FakeModel(context_length=10**6), schema.labels or ("",)
     guides = stand_in_guides(config, schema)
-    exemplars = tuple(schema.examples[: config.exemplars])
+    exemplars = tuple(schema.examples[: config.exemplars]) if steered else ()
+    count = max(_SAMPLE, min(candidates, _MOST_SAMPLED))
     proposals = [
-        Proposal(guides[i % len(guides)], i, label=labels[i % len(labels)] or None, positives=exemplars)
-        for i in range(_SAMPLE)
+        Proposal(guides[turn % len(guides)], i, label=labels[i % len(labels)] or None, positives=exemplars)
+        for i, turn in ((i, i // len(labels)) for i in range(count))
     ]
-    effort = Generator(model, schema, stages=config.stages, attempts=1).generate(proposals).effort
-    tries = _TRIES_BY_RULES if schema.rules else _TRIES
-    return Tokens.counted(effort.prompt_tokens, effort.completion_tokens, _SAMPLE, tries)
+    answers: list[Answer] = []
+    effort = Generator(model, schema, stages=config.stages, attempts=1).generate(proposals, watch=answers.append).effort
+    tries = _TRIES_BY_RULES if schema.rules and not _rules_bind(config.llm) else _TRIES
+    made = Tokens.counted(effort.prompt_tokens, effort.completion_tokens, count, tries)
+    texts = [schema.dumps(one) for one in schema.examples]
+    if texts:
+        record = _RECORD_TOKENS_PER_WORD * sum(map(model.count_tokens, texts)) / len(texts)
+        context = _CONTEXT_FILLED * context_tokens(schema) if config.stages == 2 else 0.0
+        made = replace(made, completion=tries * (record + context))
+    shared = shared_share([_text_of(answer.request) for answer in answers], round(candidates / count * len(answers)))
+    return replace(made, cached=shared * made.prompt)
+
+
+def shared_share(prompts: Sequence[str], count: int) -> float:
+    """The share of the prompts' letters that stood at the beginning of an earlier one, if there were `count` prompts.
+
+    Those beyond the given ones are taken to share as much as the second half of these.
+    """
+    seen: list[str] = []
+    cold: list[int] = []
+    for prompt in prompts:
+        place = bisect(seen, prompt)  # in order, the longest common beginning is with a neighbour
+        common = max((_common(prompt, one) for one in seen[max(0, place - 1) : place + 1]), default=0)
+        cold.append(len(prompt) - common)
+        seen.insert(place, prompt)
+    if not prompts:
+        return 0.0
+    later = cold[len(cold) // 2 :]
+    read = sum(map(len, prompts)) * max(1.0, count / len(prompts))
+    return 1.0 - (sum(cold) + max(0, count - len(prompts)) * sum(later) / len(later)) / read
+
+
+def _common(one: str, other: str) -> int:
+    """How many letters two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
+
+
+def _text_of(request: Request) -> str:
+    return request.prompt or "\n".join(message.content for message in request.messages)
 
 
 def _phrase_tokens(schema: Schema, name: str) -> Tokens:
@@ -167,14 +278,23 @@ def _phrase_tokens(schema: Schema, name: str) -> Tokens:
     from selpe.models.fake import FakeModel
     from selpe.schema import TextField
 
-    read: list[int] = []
+    answers: list[Answer] = []
     field = schema.field(name)
     if isinstance(field, TextField):
-        writer = PhraseWriter(
-            FakeModel(context_length=10**6), schema, watch=lambda answer: read.append(answer.prompt_tokens)
-        )
-        writer.write(field, _SAMPLE)
-    return Tokens(_TOKENS_PER_WORD * sum(read) / _SAMPLE, _PHRASE_TOKENS)
+        PhraseWriter(FakeModel(context_length=10**6), schema, watch=answers.append).write(field, _SAMPLE)
+    read = _TOKENS_PER_WORD * sum(answer.prompt_tokens for answer in answers) / _SAMPLE
+    return Tokens(read, _PHRASE_TOKENS, read * _PHRASES_SHARED)
+
+
+def likely_phrases(schema: Schema, measure: MeasurePlan) -> dict[str, int]:
+    """How many of them to expect: where rows vote, they may vote for a field that is no text."""
+    from selpe.method.codebooks import is_short
+    from selpe.schema import TextField
+
+    names = measure.fields or measure.candidates
+    texts = sum(isinstance(one := schema.field(name), TextField) and is_short(one, schema) for name in names)
+    chance = texts / len(names) if measure.votes else 1.0
+    return {name: round(chance * count) for name, count in phrases_of(schema, measure).items()}
 
 
 def stand_in_guides(config: RunConfig, schema: Schema) -> tuple[Guide, ...]:
@@ -191,6 +311,12 @@ def stand_in_guides(config: RunConfig, schema: Schema) -> tuple[Guide, ...]:
     advice = " ".join(["advice"] * 80)
     written = [replace(builtin[0], name=f"written {i + 1}", text=advice) for i in range(WRITTEN)]
     return (*builtin, *(written if builtin[0].family == "chat" else ()), *own)
+
+
+def _rules_bind(llm: str) -> bool:
+    """Whether rules between fields bind while this model writes, so that none is broken and tried again."""
+    elsewhere = llm.startswith(("http://", "https://")) or llm.partition(":")[0] in _SLOWER
+    return not elsewhere and llm != "fake"
 
 
 def _engines(settings: Mapping[str, Any]) -> int:

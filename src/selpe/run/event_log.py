@@ -11,11 +11,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started, Trained
+from selpe.events import (
+    Answered,
+    Event,
+    Finished,
+    Included,
+    Judging,
+    PoolReady,
+    Selected,
+    StageStarted,
+    Started,
+    Trained,
+)
 from selpe.owner_only import open_text
 
 _KINDS: dict[str, type[Event]] = {
-    kind.__name__: kind for kind in (Answered, Finished, Included, PoolReady, Selected, StageStarted, Started, Trained)
+    kind.__name__: kind
+    for kind in (Answered, Finished, Included, Judging, PoolReady, Selected, StageStarted, Started, Trained)
 }
 _HINTS = {name: get_type_hints(kind) for name, kind in _KINDS.items()}
 _PERIOD = 1.0  # seconds: answers are summed up and written about this often
@@ -28,7 +40,7 @@ class EventLog:
         self._file = open_text(path, "a")
         self._clock = clock
         self._since = clock()
-        self._answers: dict[tuple[str, bool], list[int]] = {}
+        self._answers: dict[tuple[str, bool], Answered] = {}
 
     def __enter__(self) -> EventLog:
         return self
@@ -46,9 +58,8 @@ class EventLog:
     def listen(self, event: Event) -> None:
         """Keeps one event; it is on its way to the disk when this returns, unless it is an answer."""
         if isinstance(event, Answered):
-            sums = self._answers.setdefault((event.stage, event.replayed), [0, 0, 0])
-            for place, more in enumerate((event.prompt_tokens, event.completion_tokens, event.count)):
-                sums[place] += more
+            alike = (event.stage, event.replayed)
+            self._answers[alike] = event.plus(self._answers.get(alike))
             if abs(self._clock() - self._since) >= _PERIOD:  # a clock may be set back
                 self._write_answers()
             return
@@ -56,8 +67,8 @@ class EventLog:
         self._write(event)
 
     def _write_answers(self) -> None:
-        for (stage, replayed), (prompt, completion, count) in self._answers.items():
-            self._write(Answered(stage, prompt, completion, replayed, count))
+        for summed in self._answers.values():
+            self._write(summed)
         self._answers.clear()
         self._since = self._clock()
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from selpe.config import RunConfig, check_config
 from selpe.errors import ModelError, RunError, StoppedError
-from selpe.events import Answered, Emit, Event, PoolReady, Selected, silence
+from selpe.events import Answered, Emit, Event, PoolReady, Selected, silence, together
 from selpe.intake.addresses import without_password
 from selpe.method.algorithm import Evolved
 from selpe.models.answers import AnswerStore, RememberingModel
@@ -66,6 +66,9 @@ class Tally:
     replayed: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = 0
+    forced_tokens: int = 0
+    thrown_tokens: int = 0
     candidates: int = 0
     retries: dict[str, int] = field(default_factory=dict)
     given_up: dict[str, int] = field(default_factory=dict)
@@ -78,8 +81,11 @@ class Tally:
             self.replayed += event.count if event.replayed else 0
             self.prompt_tokens += event.prompt_tokens
             self.completion_tokens += event.completion_tokens
+            self.cached_tokens += event.cached_tokens
+            self.forced_tokens += event.forced_tokens
         elif isinstance(event, PoolReady):
             self.candidates += event.found
+            self.thrown_tokens += sum(event.thrown.values())
             for counts, more in ((self.retries, event.retries), (self.given_up, event.given_up)):
                 for reason, count in more.items():
                     counts[reason] = counts.get(reason, 0) + count
@@ -259,11 +265,7 @@ class Run:
         ):
             require_writable(self)
             tally = Tally()
-
-            def listen(event: Event) -> None:
-                for hear in (tally.listen, log.listen, emit):
-                    hear(event)
-
+            listen = together(tally.listen, log.listen, emit)
             began = time.monotonic()
             begun = self.begin(source=source, insist=insist)
             schema = begun.schema
@@ -299,7 +301,8 @@ class Run:
                 counts={
                     "answers": tally.answers, "replayed": tally.replayed, "candidates": tally.candidates,
                     "prompt_tokens": tally.prompt_tokens, "completion_tokens": tally.completion_tokens,
-                    "retries": tally.retries, "given_up": tally.given_up,
+                    "cached_tokens": tally.cached_tokens, "forced_tokens": tally.forced_tokens,
+                    "thrown_tokens": tally.thrown_tokens, "retries": tally.retries, "given_up": tally.given_up,
                 },
                 selections=tally.selections,
                 private=all(drawn.private for drawn in made.drawn),

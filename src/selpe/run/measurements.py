@@ -41,6 +41,7 @@ def measurements_of(
         "label": tables.schema.label,
         "classes": list(tables.schema.labels),
         "written_by_the_counts": round(written, _DIGITS),
+        "rest_of_any_class": tables.apart and bool(written),
         "looks": [_look(look, tables, delta) for look in looks],
     }
 

@@ -16,7 +16,7 @@ from selpe.method.quotas import class_quotas
 from selpe.models.answers import RememberingModel
 from selpe.privacy.plan import Plan
 from selpe.privacy.table import PrivateTable
-from selpe.run.estimate import Estimate, candidates_of, estimate, phrases_of, stand_in_guides
+from selpe.run.estimate import Estimate, candidates_of, estimate, likely_of, likely_phrases, stand_in_guides
 from selpe.run.large import further
 from selpe.run.large.answers import ChunkAnswers
 from selpe.run.large.composition import Composition
@@ -126,8 +126,12 @@ def _estimate(
     candidates = candidates_of(
         config, schema, guides=guides, voted="guide" in plan.prices(), measured=measure is not None, steered=steered
     )
-    phrases = {} if measure is None else phrases_of(schema, measure)
-    return estimate(config, schema, candidates=candidates, runs=runs, phrases=phrases)
+    phrases = {} if measure is None else likely_phrases(schema, measure)
+    likely = likely_of(config, candidates, measure)
+    pools = (len(plan.rounds) if isinstance(plan, Plan) else 1) + (measure is not None)
+    return estimate(
+        config, schema, candidates=candidates, likely=likely, runs=runs, phrases=phrases, steered=steered, pools=pools
+    )
 
 
 def _build(parts: Parts) -> Synthesizer:

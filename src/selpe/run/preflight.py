@@ -6,7 +6,7 @@ Of the private table only the number of units is used.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from selpe.schema import Schema
 
 if TYPE_CHECKING:
     from selpe.intake import Table
+    from selpe.models.base import ChatModel
     from selpe.privacy.ledger import Ledger
     from selpe.privacy.ledger.charges import Budget, Composition
     from selpe.run.methods import SpendingPlan
@@ -48,6 +49,12 @@ class Preflight:
         """Raises BudgetError where the whole run does not fit: better now than after half of it."""
         if self.refusal is not None:
             raise self.refusal
+
+    def measured(self, model: ChatModel) -> Preflight:
+        """The outlook with the time that this model will take, after a second or two of trying it."""
+        from selpe.models.speed import measure_pace
+
+        return replace(self, estimate=self.estimate.at(measure_pace(model)))
 
     def as_dict(self) -> dict[str, Any]:
         """The outlook as plain data."""

@@ -14,12 +14,27 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from selpe.config import Adjacency
-from selpe.events import Answered, Event, Finished, Included, PoolReady, Selected, StageStarted, Started, Trained
+from selpe.events import (
+    Answered,
+    Event,
+    Finished,
+    Included,
+    Judging,
+    PoolReady,
+    Selected,
+    StageStarted,
+    Started,
+    Trained,
+)
+from selpe.models.base import Computed
+from selpe.run.estimate import Estimate
+from selpe.run.forecast import Forecast, Progress
 
 Doing = Literal["preparing", "training", "writing", "choosing", "done"]
 WINDOW = 30.0  # seconds over which speeds are averaged
 KEPT_SAMPLES = 8
 _MEASURING = {"writing": "writing phrases", "choosing": "counting with noise"}
+_UNFORESEEN = ("training", "further", "seeds", "public", "texts", "lookahead")  # stages that go at a pace of their own
 AT_ONCE = 32.0  # candidates before a pace can be told: many are begun at once, and all of their prompts read first
 
 
@@ -66,6 +81,7 @@ class ProgressReading:
     samples: tuple[Mapping[str, Any], ...] = ()
     elapsed: float = 0.0
     left: float | None = None
+    judging: str = ""  # what goes on in a private choice, and how far it is
 
     @property
     def share(self) -> float:
@@ -110,6 +126,8 @@ class ProgressReading:
     @property
     def activity(self) -> str:
         """What is being done within the stage."""
+        if self.doing == "choosing" and self.judging:
+            return self.judging
         if self.stage == "measure" and self.doing in _MEASURING:
             return _MEASURING[self.doing]
         return {
@@ -128,12 +146,24 @@ class ProgressReading:
 
 
 class Meter:
-    """Counts events into readings. A resumed run starts anew with `Started` and replays quickly."""
+    """Counts events into readings. A resumed run starts anew with `Started` and replays quickly.
+
+    `expected` is what was expected of the run before it began, `computed` what its model has computed at a moment: with
+    both, the time left is told from the first second on.
+    """
 
     def __init__(
-        self, *, epsilon: float = 0.0, adjacency: Adjacency = "replace-one", clock: Callable[[], float] = time.time
+        self,
+        *,
+        epsilon: float = 0.0,
+        adjacency: Adjacency = "replace-one",
+        clock: Callable[[], float] = time.time,
+        expected: Estimate | None = None,
+        computed: Callable[[], Computed] | None = None,
     ) -> None:
         self._epsilon, self._adjacency, self._clock = epsilon, adjacency, clock
+        self._forecast = None if expected is None else Forecast(expected)
+        self._computed = computed
         self._lock = threading.Lock()
         self._reset(clock())
 
@@ -141,7 +171,7 @@ class Meter:
         self._began = self._ended = self._fresh_since = moment
         self._rounds = self._wanted = self._total = self._records = 0
         self._stage, self._number, self._doing = "", 0, "preparing"
-        self._first_step = (0, moment)
+        self._first_step, self._judging = (0, moment), ""
         self._before = self._pool_size = self._pool_tries = self._pool_contexts = 0
         self._fresh_answers = self._answers = self._replayed = 0
         self._prompt = self._completion = self._fresh_records = self._fresh_tokens = 0
@@ -150,11 +180,16 @@ class Meter:
         self._choices: list[Choice] = []
         self._samples: deque[Mapping[str, Any]] = deque(maxlen=KEPT_SAMPLES)
         self._recent: deque[tuple[float, int, int]] = deque()
+        self._cold = self._pools = 0
+        self._writing, self._writing_since = 0.0, moment
+        self._zero = Computed() if self._computed is None else self._computed()
 
     def listen(self, event: Event, at: float | None = None) -> None:
         """Takes one event in; `at` is when it happened, if not now."""
         moment = self._clock() if at is None else at
         with self._lock:
+            self._writing += max(0.0, moment - self._writing_since) if self._doing == "writing" else 0.0
+            self._writing_since = moment
             match event:
                 case Started():
                     self._reset(moment)
@@ -168,9 +203,11 @@ class Meter:
                     self._given_up.update(event.given_up)
                     self._samples.extendleft(reversed(event.samples))
                     self._before += self._pool_size
+                    self._pools += 1
                     self._pool_size = self._pool_tries = self._pool_contexts = 0
                     self._doing = "choosing"
                 case Selected():
+                    self._judging = ""
                     if self._stage == "measure":
                         self._doing = "choosing"
                     epsilon = (
@@ -179,6 +216,9 @@ class Meter:
                     self._choices.append(
                         Choice(event.selection, epsilon, event.mechanism, event.private, event.replayed, moment)
                     )
+                case Judging():
+                    self._doing = "choosing"
+                    self._judging = f"{event.what}: {event.share:.0%}" if event.share else event.what
                 case Trained():
                     self._train(event, moment)
                 case Included():
@@ -187,6 +227,7 @@ class Meter:
                     self._records, self._doing, self._ended = event.records, "done", moment
 
     def _enter(self, event: StageStarted) -> None:
+        self._judging = ""
         self._stage, self._number = event.stage, event.number
         self._pool_size, self._pool_tries, self._pool_contexts = event.candidates, 0, 0
         self._doing = "writing" if event.candidates else "choosing"
@@ -222,6 +263,7 @@ class Meter:
             self._fresh_since = moment if not self._fresh_answers else self._fresh_since
             return
         self._fresh_answers += event.count
+        self._cold += event.prompt_tokens - event.cached_tokens
         self._fresh_records += tries
         self._fresh_tokens += event.completion_tokens
         self._recent.append((moment, tries, event.completion_tokens))
@@ -266,6 +308,7 @@ class Meter:
                 samples=tuple(self._samples),
                 elapsed=max(0.0, moment - self._began),
                 left=self._left(moment, steps),
+                judging=self._judging,
             )
 
     def _speeds(self, moment: float) -> tuple[float, float]:
@@ -289,11 +332,25 @@ class Meter:
             taken = self._pool_tries - step
             pace = max(0.0, moment - since) / taken if taken > 0 else None  # a clock may be set back
             return None if pace is None else (self._pool_size - self._pool_tries) * pace
+        if self._forecast is not None and not self._replayed and self._stage not in _UNFORESEEN:
+            return self._forecast.left(self._progress(moment, steps))
         span = moment - self._fresh_since
         fresh = steps * self._fresh_answers / self._answers if self._answers else 0.0
         if fresh < max(3, min(AT_ONCE, 0.1 * self._total), 0.02 * self._total) or span < 2.0 or steps >= self._total:
             return None
         return (self._total - steps) * span / fresh
+
+    def _progress(self, moment: float, steps: float) -> Progress:
+        read, written = self._cold, self._fresh_tokens
+        if self._computed is not None:  # it knows of answers that are not finished, too
+            now = self._computed()
+            read, written = now.read - self._zero.read, now.written - self._zero.written
+        more = max(0.0, moment - self._writing_since) if self._doing == "writing" else 0.0
+        known = self._total if self._stage in ("measured", "bundles") else None
+        seconds = self._writing + more
+        return Progress(
+            steps, self._fresh_tokens, read, written, seconds, known, self._pools, self._stage == "bundles"
+        )  # fmt: skip
 
 
 def clock(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 runs/<name>/
   manifest.json   settings, versions, plan, counts, tokens, times, state
+  profile.json    where the time went, when it was last worked on
   release/        synthetic.csv, synthetic.jsonl, schema.json, privacy-card.json, privacy-card.md, summary.html,
                   seal.json; measurements.json where tables were measured
   internal/       NOT FOR RELEASE: what is computed against private rows without noise
@@ -92,6 +93,7 @@ class Workspace(_Folder):
     """The folder of one run."""
 
     manifest = _Named("manifest.json")
+    profile = _Named("profile.json")
 
     @property
     def is_run(self) -> bool:

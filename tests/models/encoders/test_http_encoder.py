@@ -201,7 +201,7 @@ def by_text_kernel(remote: HttpEncoder) -> Callable[[Sequence[Record]], object]:
 def by_judge(remote: HttpEncoder) -> Callable[[Sequence[Record]], object]:
     return SetJudge(
         SCHEMA, remote, MultiChannelKernel(SCHEMA, remote), [drawn(12), drawn(12, offset=70)], drawn(12)
-    ).score
+    ).read
 
 
 @pytest.mark.parametrize("sees", [by_kernel, by_text_kernel, by_judge])

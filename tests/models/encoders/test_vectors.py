@@ -15,6 +15,7 @@ from selpe.config import RunConfig, check_config
 from selpe.errors import ModelError, RunError
 from selpe.intake import write_table
 from selpe.method.codebooks import Phrase
+from selpe.method.facts import MeasuredTables
 from selpe.method.generation import Generation, Generator
 from selpe.method.kernel import MultiChannelKernel
 from selpe.method.phrases import PhraseWriter
@@ -133,7 +134,7 @@ def test_kernel_and_judge_give_public_records_to_the_one_and_private_rows_to_the
     kernel.represent(marked(5))
     judge = SetJudge(SCHEMA, bare, kernel, [drawn(12), drawn(12, offset=50)], drawn(24), public_encoder=spy)
     seen = len(bare.texts)
-    judge.score(marked(5))
+    judge.score(judge.read(marked(5)))
     assert len(bare.texts) > seen
     assert any(MARK in text for text in bare.texts)
     assert spy.texts
@@ -181,7 +182,7 @@ def test_a_run_keeps_the_texts_of_its_candidates_and_no_other_and_no_private_one
 ) -> None:
     candidates: list[Record] = []
     phrases: set[str] = set()
-    generate, write = Generator.generate, PhraseWriter.write
+    generate, write, draft = Generator.generate, PhraseWriter.write, MeasuredTables.draft
 
     def noted(self: Generator, *given: Any, **more: Any) -> Generation:
         made = generate(self, *given, **more)
@@ -193,8 +194,13 @@ def test_a_run_keeps_the_texts_of_its_candidates_and_no_other_and_no_private_one
         phrases.update(phrase.text for phrase in found)
         return found
 
+    def drafted(self: MeasuredTables, *given: Any) -> Record:
+        candidates.append(draft(self, *given))  # what rows vote on before it is written
+        return candidates[-1]
+
     monkeypatch.setattr(Generator, "generate", noted)
     monkeypatch.setattr(PhraseWriter, "write", written)
+    monkeypatch.setattr(MeasuredTables, "draft", drafted)
     encoder = Noting()
     run = Run.create(settings(schema, guides=guides, measure=measure))
     run.execute(model=FakeModel(), encoder=encoder)

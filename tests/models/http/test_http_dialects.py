@@ -12,6 +12,25 @@ from faulty_server import MODELS, Behaviour, Call, FaultyServer, cut, hang_up, m
 from http_client import RECORD, SCHEMA, chat, echo, model
 from selpe.errors import ModelError
 from selpe.models import Request
+from selpe.models.http.dialects import read
+
+# --- what a reply says -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "cached"),
+    [
+        ({"usage": {"prompt_tokens": 90, "prompt_tokens_details": {"cached_tokens": 64}}}, 64),
+        ({"usage": {"prompt_tokens": 90}, "timings": {"cache_n": 70, "prompt_n": 20}}, 70),
+        ({"usage": {"prompt_tokens": 90, "prompt_tokens_details": None}, "timings": "fast"}, 0),
+        ({}, 0),
+    ],
+)
+def test_cached_tokens_are_read_where_a_server_says_them(more: dict[str, Any], cached: int) -> None:
+    found = read({"choices": [{"text": "x", "finish_reason": "stop"}], **more})
+    assert found is not None
+    assert found.cached_tokens == cached
+
 
 # --- dialects --------------------------------------------------------------------------------------------------------
 

@@ -98,7 +98,7 @@ class TunedModel:
                 if answer.finish == "cancelled":
                     continue
                 texts[answer.place.number] = answer.text
-                parts.emit(Answered("II", answer.prompt_tokens, answer.completion_tokens, answer.replayed))
+                parts.emit(Answered.of(answer, "II"))
         if parts.cancel is not None and parts.cancel.is_set():
             raise StoppedError("stopped as asked; every finished text is kept")
         samples = [Sample(one.label, one.prefix + text.strip()) for one, text in zip(wanted, texts, strict=True)]

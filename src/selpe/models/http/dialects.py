@@ -255,24 +255,29 @@ def read(data: Any) -> Said | None:
     text = message.get("content") if isinstance(message, dict) else choices[0].get("text")
     if text is None and isinstance(message, dict):
         text = ""  # a model that spent all its tokens on thinking
-    return _said(text, choices[0].get("finish_reason"), data.get("usage"))
+    return _said(text, choices[0].get("finish_reason"), data.get("usage"), data.get("timings"))
 
 
-def _said(text: object, reason: object, usage: object) -> Said | None:
+def _said(text: object, reason: object, usage: object, timings: object = None) -> Said | None:
     if not isinstance(text, str):
         return None
     # Half a surrogate pair can be sent in JSON, but not written to a file.
     text = text.encode("utf-8", "replace").decode()
     counts = usage if isinstance(usage, dict) else {}
-    details = counts.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
     return Said(
         text,
         "length" if reason == "length" else "stop",
         _count(counts.get("prompt_tokens")),
-        _count(cached),
+        cached_tokens(counts, timings),
         _count(counts.get("completion_tokens")) or (len(text.encode()) + 3) // 4,
     )
+
+
+def cached_tokens(usage: Mapping[str, Any], timings: object = None) -> int:
+    """Prompt tokens that a server did not compute again: by its usage, or by the timings that llama.cpp adds."""
+    details = usage.get("prompt_tokens_details")
+    said = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
+    return said or (_count(timings.get("cache_n")) if isinstance(timings, dict) else 0)
 
 
 def _count(value: object) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from selpe.method.facts import MeasuredTables
-from selpe.method.generation import ORDERS, Candidate, Proposal
+from selpe.method.generation import Candidate, Proposal
 from selpe.method.guides import Guide
 from selpe.method.record_forms import Fact
 
@@ -61,8 +61,8 @@ class Composition:
             shown = [(label, way.guide.name, repr(way.positives), repr(way.negatives)) for way in ways]
             for i in range(count):
                 turn, own = (before.get(label, 0) + i) % len(ways), _seed(f"{seed}:{name}:{label}:{i}")
-                way, prompt = ways[turn], (*shown[turn], own % ORDERS)
-                made.append((prompt, self._after(replace(way, seed=own), label)))
+                way = ways[turn]
+                made.append((shown[turn], self._after(replace(way, seed=own), label)))
         order = {prompt: number for number, prompt in enumerate(dict.fromkeys(prompt for prompt, _ in made))}
         return [proposal for _, proposal in sorted(made, key=lambda one: order[one[0]])]
 
@@ -73,7 +73,8 @@ class Composition:
         drawn = self.tables.draw(label, None, random.Random(f"facts:{way.seed}"), self.given)
         if drawn is None:
             return way
-        return replace(way, facts=drawn.facts, positives=drawn.exemplars or way.positives)
+        told = drawn.beside is None
+        return replace(way, facts=drawn.facts, positives=drawn.exemplars or way.positives, class_told=told)
 
 
 def _seed(text: str) -> int:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from selpe.errors import StoppedError
 from selpe.events import Answered, Emit, Included, PoolReady, StageStarted, silence
-from selpe.method.generation import Candidate, Effort, Generator
+from selpe.method.effort import Effort
+from selpe.method.generation import Candidate, Generator
 from selpe.models.base import Answer
 from selpe.run.large.answers import ChunkAnswers
 from selpe.run.large.composition import Composition
@@ -39,7 +40,7 @@ class Further:
     chunk: int = CHUNK
     emit: Emit = silence
     _took: dict[str, list[int]] = field(default_factory=dict)  # answers, prompt tokens, written tokens by stage
-    _untold: dict[tuple[str, bool], list[int]] = field(default_factory=dict)
+    _untold: dict[tuple[str, bool], Answered] = field(default_factory=dict)
     _told: float = 0.0
 
     def write(
@@ -94,7 +95,8 @@ class Further:
         known.add(hashes)
         self.answers.end()
         samples = tuple(candidate.record for candidate in found[:: max(1, len(found) // 4)][:4])
-        self.emit(PoolReady(STAGE, part.number + 1, len(found), done.retries, done.given_up, samples))
+        thrown = dict(effort.thrown)
+        self.emit(PoolReady(STAGE, part.number + 1, len(found), done.retries, done.given_up, samples, thrown))
         return done
 
     def _found(self, part: Part, before: Mapping[str, int], known: KnownTexts) -> tuple[list[Candidate], Effort]:
@@ -114,6 +116,7 @@ class Further:
                 raise StoppedError("stopped as asked; every finished answer is kept")
             effort.retries.update(made.effort.retries)
             effort.given_up.update(made.effort.given_up)
+            effort.thrown.update(made.effort.thrown)
             for candidate in made.candidates:
                 if candidate is not None:
                     found.append(candidate)
@@ -126,18 +129,19 @@ class Further:
     def _watch(self, answer: Answer) -> None:
         if answer.finish == "cancelled":
             return
-        stage, stored = answer.request.stage, answer.replayed
-        for sums in (self._took.setdefault(stage, [0, 0, 0]), self._untold.setdefault((stage, stored), [0, 0, 0])):
-            sums[0] += 1
-            sums[1] += answer.prompt_tokens
-            sums[2] += answer.completion_tokens
+        told = Answered.of(answer)
+        took = self._took.setdefault(told.stage, [0, 0, 0])
+        for place, more in enumerate((1, told.prompt_tokens, told.completion_tokens)):
+            took[place] += more
+        alike = (told.stage, told.replayed)
+        self._untold[alike] = told.plus(self._untold.get(alike))
         if time.monotonic() - self._told > _PERIOD:
             self._tell()
 
     def _tell(self) -> None:
         """Answers in sums: a million events would take longer than what they tell of."""
-        for (stage, stored), (count, prompt, written) in self._untold.items():
-            self.emit(Answered(stage, prompt, written, stored, count))
+        for told in self._untold.values():
+            self.emit(told)
         self._untold.clear()
         self._told = time.monotonic()
 
