@@ -288,3 +288,18 @@ def test_the_values_of_whole_records_are_phrases_with_their_classes_each_once() 
     records = [({"topic": "lost key"}, "low"), ({"topic": None}, "low"), ({"topic": "lost key"}, "low"),
                ({"topic": "lost key"}, "high"), ({}, None)]  # fmt: skip
     assert of_pool(TOPIC, records) == [Phrase("lost key", "low"), Phrase("lost key", "high")]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "said", ["[" * 100_000, "[]", '{"topic": 5}', '{"topic": "\\ud800 half"}', '{"topic": "a\\u0000b"}', "9" * 5000]
+)
+def test_an_answer_that_is_no_phrase_is_left_out(said: str) -> None:
+    class Strange(Recorder):
+        def _answer(self, request: Request) -> Answer:
+            answer = super()._answer(request)
+            return replace(answer, text=said) if len(self.asked) % 2 else answer
+
+    written = PhraseWriter(Strange(), SCHEMA).write(TOPIC, 40)
+    assert written
+    assert len(written) <= 20 + 1
+    assert all(TOPIC.check(phrase.text) is None for phrase in written)

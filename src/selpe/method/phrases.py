@@ -8,11 +8,10 @@ is new. Only public things enter a prompt.
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
@@ -22,7 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from selpe.errors import StoppedError
 from selpe.method.codebooks import Phrase
 from selpe.method.guides import default_guide
-from selpe.method.record_forms import line_rule
+from selpe.method.record_forms import line_rule, parse
 from selpe.models.base import Answer, ChatModel, Message, Place, Request
 from selpe.schema import CategoryField, Record, Schema, TextField
 
@@ -139,11 +138,7 @@ class PhraseWriter:
             return None
         if answer.request.grammar is not None:
             return answer.text.strip()
-        try:
-            content = json.loads(answer.text)
-        except ValueError:
-            return None
-        value = content.get(field.name) if isinstance(content, Mapping) else None
+        value = (parse(self.schema, answer.text, "json") or {}).get(field.name)
         return value if isinstance(value, str) else None
 
     def _heading(self, label: str | None) -> str:
