@@ -41,6 +41,7 @@ from selpe.method.selection import (
     Exemplars,
     Inclusion,
     VoteName,
+    benefit_of_doubt,
     contrasts,
     evolve_context,
     mechanism_at,
@@ -307,7 +308,8 @@ class Evolution:
             self.emit(StageStarted("bundles", 0, 0))
             drafts = [[one.record for label in self._labels for one in included[label]]]
             drafts += [self._drafts(way, included) for way in ways]
-            doubt = self._benefit_of_doubt(self.plan.bundle_epsilon)
+            # A measurement helps more often than not, and what a model says of classes is often right.
+            doubt = benefit_of_doubt(self.plan.units, self.plan.bundle_epsilon, self.adjacency)
             ahead = (0, 2 * doubt) if len(ways) == 1 else (doubt, 2 * doubt, 0)
             winner = self._choose("bundle", self.plan.bundle_epsilon, drafts, ahead).winner
         if winner == 0:
@@ -325,16 +327,6 @@ class Evolution:
 
     def _chance_of_facts(self, attempt: int, label: str, i: int) -> random.Random:
         return random.Random(f"facts:{self.seed}:{attempt}:{label}:{i}")
-
-    def _benefit_of_doubt(self, epsilon: float) -> int:
-        """Public votes that one release is ahead of the next by: about what the noise of this choice comes to.
-
-        A measurement helps more often than not, and what a model says of classes is often right: rows must speak
-        against either more clearly than noise does.
-        """
-        if epsilon == 0 or math.isinf(epsilon):
-            return 0
-        return min(self.plan.units // 4, round((2 if self.adjacency == "replace-one" else 1) / epsilon))
 
     # -- measured tables -----------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from selpe.schema.fields import exact_decimal, first_multiple, parse_date
 MISSING = "(missing)"
 SHORT_WORDS = 10  # a text field whose examples are mostly no longer than this is written as a phrase, else by exemplars
 SHORT_LENGTH = 80  # letters, where there are no examples
+BRIEF_WORDS = 4  # a field with examples this short has values that many records share
 _SHOWN = 3  # phrases by which a cluster is shown
 
 
@@ -207,8 +208,20 @@ class TextCodes(Codebook):
 
 def is_short(field: TextField, schema: Schema) -> bool:
     """Whether a text is short enough to be written as a phrase of its own."""
+    words = _usual_words(field, schema)
+    return field.max_length <= SHORT_LENGTH if words is None else words <= SHORT_WORDS
+
+
+def is_brief(field: Field, schema: Schema) -> bool:
+    """Whether a field is a text of so few words that many records share one, by the schema's examples."""
+    words = _usual_words(field, schema) if isinstance(field, TextField) else None
+    return words is not None and words <= BRIEF_WORDS
+
+
+def _usual_words(field: TextField, schema: Schema) -> int | None:
+    """The median of the examples' words; None where no example has a text."""
     words = sorted(len(str(one[field.name]).split()) for one in schema.examples if one.get(field.name) is not None)
-    return words[len(words) // 2] <= SHORT_WORDS if words else field.max_length <= SHORT_LENGTH
+    return words[len(words) // 2] if words else None
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------

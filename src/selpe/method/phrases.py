@@ -19,7 +19,7 @@ from typing import Any, Literal
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from selpe.errors import StoppedError
-from selpe.method.codebooks import Phrase
+from selpe.method.codebooks import Phrase, is_brief
 from selpe.method.guides import default_guide
 from selpe.method.record_forms import line_rule, parse
 from selpe.models.base import Answer, ChatModel, Message, Place, Request
@@ -30,7 +30,6 @@ ASKINGS, SEEDS = 3, 8  # of one phrase whose answer never came, and with how man
 Frame = Literal["all classes", "own class", "no class", "most common", "alike"]
 HEAT, MIN_P = 1.3, 0.03
 MOST_TOKENS = 60
-COMMON_WORDS = 4  # a field with examples this short also gets the commonest values that the model knows
 SHOWN_ALIKE = 6
 
 
@@ -64,10 +63,8 @@ class PhraseWriter:
         return self._answers(field, "alike", asked)
 
     def _frames(self, field: TextField) -> tuple[Frame, ...]:
-        words = [len(str(one[field.name]).split()) for one in self.schema.examples if one.get(field.name) is not None]
-        short = words and sorted(words)[len(words) // 2] <= COMMON_WORDS
         own: tuple[Frame, ...] = ("all classes", "own class") if self.schema.labels else ()
-        return (*own, "no class", "most common") if short else (*own, "no class")
+        return (*own, "no class", "most common") if is_brief(field, self.schema) else (*own, "no class")
 
     def _examples(self, field: TextField, frame: Frame, label: str) -> list[Record]:
         """The schema's examples in one order for each frame: requests of a frame share what they begin with."""

@@ -43,6 +43,16 @@ def record_vote(name: VoteName, alpha: float) -> RecordVote:
     return votes[name]
 
 
+def benefit_of_doubt(units: int, epsilon: float, adjacency: Adjacency) -> int:
+    """Public votes that one option is ahead of another by: about what the noise of a choice at this ε comes to.
+
+    Rows must then speak against the option that serves more often more clearly than noise does.
+    """
+    if epsilon == 0 or math.isinf(epsilon):
+        return 0
+    return min(units // 4, round((2 if adjacency == "replace-one" else 1) / epsilon))
+
+
 def mechanism_at(epsilon: float, adjacency: Adjacency, law: Law, test_seed: int | None) -> Mechanism:
     """ExpMech at this ε (Eq. exp_mech_top1), or permute-and-flip; a seeded one, which is not private, for tests."""
     if test_seed is not None:

@@ -23,7 +23,7 @@ LEAST = 25.0  # n·ε below which a table would be all noise
 # From so many rows times ε on: so many tables.
 TABLES = ((0.0, 1), (2000.0, 2), (5000.0, 4), (12000.0, 99))
 # From r on: clusters of a short text, bins of a number.
-CODES = ((0.0, 32, 4), (60.0, 48, 6), (120.0, 96, 6), (600.0, 256, 8), (1500.0, 512, 10))
+CODES = ((0.0, 32, 4), (60.0, 32, 6), (250.0, 48, 6), (700.0, 96, 8), (1200.0, 256, 8), (2500.0, 512, 10))
 TWO_LOOKS = 4000.0  # r from which on a second, finer look pays
 FIRST_LOOK = 0.35  # of the measurement's ε, where there are two
 COARSE = 32  # clusters of the first of two looks
