@@ -36,7 +36,7 @@ from selpe.schema import BooleanField, CategoryField, Record, Schema, TextField
 SMOOTHING = 0.125  # pool records that every code is worth before one is seen, spread as in the whole pool
 HEAVY = 0.85  # of all mass: the codes that have it together are refined in a second look
 ALIKE = 400  # new phrases like those of heavy codes
-HEAD_START = 1  # of texts of a few words in the vote for a field, in units of its noise
+HEAD_START = 2  # of texts of a few words in the vote for a field, in units of its noise
 RIDGE = 3.0  # of the regression that reads a text's class, beside vectors of length 1
 
 
