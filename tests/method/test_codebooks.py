@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostile_cells import HOSTILE_VALUES
-from selpe.method.codebooks import MISSING, BinnedCodes, Codebook, ListedCodes, Phrase, TextCodes, is_short
+from selpe.method.codebooks import MISSING, BinnedCodes, Codebook, ListedCodes, Phrase, TextCodes, is_brief, is_short
 from selpe.models.encoders.hashing import HashingEncoder
 from selpe.schema import (
     BooleanField,
@@ -250,6 +251,15 @@ def test_a_missing_text_is_a_code_and_its_fact_is_none() -> None:
     assert book.size == 7
     assert book.code({"topic": None}) == book.code({}) == 6
     assert fact(book, 6, "low") is None
+
+
+def test_a_text_is_brief_where_examples_have_a_few_words_and_nothing_else_is() -> None:
+    assert is_brief(SCHEMA.field("topic"), SCHEMA)
+    assert not is_brief(SCHEMA.field("channel"), SCHEMA)
+    wordy = tuple({**one, "topic": "one two three four five"} for one in SCHEMA.examples)
+    for examples in (wordy, ()):  # where no example says so, nobody knows
+        other = replace(SCHEMA, examples=examples)
+        assert not is_brief(other.field("topic"), other)
 
 
 def test_whether_a_text_is_short_is_told_by_the_examples_or_else_by_its_limit() -> None:

@@ -27,6 +27,7 @@ from selpe.privacy.counts import Counts
 from selpe.privacy.measure_plan import Measurable
 from selpe.privacy.mechanisms import Guarantee
 from selpe.privacy.table import Selection
+from selpe.privacy.votes import FieldJudge, FieldVote
 from selpe.schema import Record, Schema
 from small_world import SCHEMA, UNLABELLED, drawn
 
@@ -156,6 +157,24 @@ def test_rows_vote_for_what_to_measure_and_the_winner_is_measured(tmp_path: Path
         looks=(1.0,),
     )
     assert list(measured(alone).fields) == ["minutes"]
+
+
+@pytest.mark.parametrize(("epsilon", "votes"), [(0.5, 8), (0.1, 25), (math.inf, 0)])
+def test_texts_of_a_few_words_are_ahead_by_twice_the_noise_and_never_by_more_than_half_of_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epsilon: float, votes: int
+) -> None:
+    seen: list[FieldVote] = []
+
+    def listening(judge: FieldJudge, ahead: tuple[int, ...]) -> FieldVote:
+        seen.append(FieldVote(judge, ahead))
+        return seen[-1]
+
+    monkeypatch.setattr("selpe.method.measuring.FieldVote", listening)
+    world = World(tmp_path, rows=told(50), rounds=1, epsilon=20.0, measure=Measurable(("topic", "minutes", "channel")))
+    measured(planned(world, fields=(), tables=1, choices=(epsilon,), looks=(1.0,)))
+    assert [(vote.judge.field(i), ahead) for vote in seen for i, ahead in enumerate(vote.ahead)] == [  # type: ignore[attr-defined]
+        ("topic", min(votes, 2 * (50 // 4))), ("minutes", 0), ("minutes", 0), ("channel", 0), ("channel", 0),
+    ]  # fmt: skip
 
 
 def test_where_everything_is_measured_no_vote_is_paid_for(tmp_path: Path) -> None:
