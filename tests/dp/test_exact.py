@@ -305,17 +305,6 @@ def test_public_votes_change_no_claim(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 0.1 * EPSILON <= ratio <= EPSILON + ROUNDING
 
 
-def test_public_votes_for_a_field_change_no_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    universe: list[Row] = [(x,) for x in (0, 3, 6, 9)]
-    plain = chosen_scores(monkeypatch, FieldVote(Far()), universe)
-    ahead = chosen_scores(monkeypatch, FieldVote(Far(), ahead=(2, 0, 0)), universe)
-    assert all((ahead[rows][0][0] - plain[rows][0][0]).tolist() == [2000, 0, 0] for rows in plain)
-    for law, adjacency in itertools.product(LAWS, ADJACENCIES):
-        scale = scale_of(law, adjacency, Influence(FieldVote.step))
-        ratio = found(ahead, PAIRS[adjacency](universe, 3), law, scale)
-        assert 0.1 * EPSILON <= ratio <= EPSILON + ROUNDING
-
-
 class Far:
     """A judge of three fields, each of which expects another number; beyond the range it says more than it may."""
 

@@ -209,9 +209,10 @@ def test_events_carry_nothing_of_a_private_row(tmp_path: Path) -> None:
 # -- measured tables: what they are is tested in test_measuring.py -----------------------------------------------------
 
 
+@pytest.mark.usefixtures("few_rows_vote")
 def test_measured_tables_come_after_the_last_round_and_before_the_last_vote(tmp_path: Path) -> None:
-    world = World(tmp_path, rounds=2, bundles=4, measure=Measurable(("channel", "minutes"), named=True))
-    evolved = world.evolve(Method(bundles=4), guides=3)
+    world = World(tmp_path, rounds=2, bundles=2, measure=Measurable(("channel", "minutes"), named=True))
+    evolved = world.evolve(Method(bundles=2), guides=3)
     assert [event.selection for event in world.selected] == ["round-1", "round-2", "measure-1", "bundle"]
     assert math.isclose(sum(event.epsilon_replace_one for event in world.selected), 4.0)
     assert Counter(SCHEMA.label_of(c.record) for c in evolved.candidates) == {"low": 12, "high": 12}

@@ -9,13 +9,16 @@ import pytest
 from selpe.method.echoes import EchoCheck
 from selpe.method.generation import Generator, Proposal
 from selpe.method.guides import Guide
+from selpe.method.phrases import PhraseWriter
 from selpe.models import Answer, Request
 from selpe.models.fake import FakeModel
+from selpe.schema import TextField
 from small_world import SCHEMA
 
 LONG = "the line is dead since noon and nobody calls back"
 EXAMPLE = {**SCHEMA.examples[0], "topic": LONG}
-WITH_LONG = replace(SCHEMA, examples=(EXAMPLE, SCHEMA.examples[1]))
+FEW_WORDS = "no internet since yesterday"  # too few for six in a row, too many for chance
+WITH_LONG = replace(SCHEMA, examples=(EXAMPLE, SCHEMA.examples[1], {**EXAMPLE, "topic": FEW_WORDS}))
 ECHOES = EchoCheck(WITH_LONG)
 
 
@@ -25,11 +28,16 @@ ECHOES = EchoCheck(WITH_LONG)
         (LONG, True),
         ("Yesterday, the LINE is dead since noon.", True),
         ("the line is dead since yesterday", False),  # five words
+        ("the line is dead since 5", False),
         ("line dead", False),
         ("lost password", False),  # a short text of an example may coincide
+        (f"  {FEW_WORDS.upper()}", True),
+        (f"{FEW_WORDS}!", True),
+        (f"{FEW_WORDS} evening", False),
+        ("since yesterday no internet", False),
     ],
 )
-def test_six_words_in_a_row_are_an_echo(topic: str, echo: bool) -> None:
+def test_six_words_in_a_row_or_a_whole_text_of_four_are_an_echo(topic: str, echo: bool) -> None:
     record = {**SCHEMA.examples[1], "topic": topic, "minutes": 7}
     assert ECHOES.is_echo(record, ECHOES.texts(()), ()) is echo
 
@@ -46,7 +54,7 @@ def test_what_a_fact_says_is_no_echo() -> None:
 
 def test_exemplars_are_not_to_be_copied_either() -> None:
     shown = {**SCHEMA.examples[1], "topic": "cannot open the door of the garage"}
-    assert ECHOES.texts([shown]) == (LONG, shown["topic"])
+    assert ECHOES.texts([shown]) == (LONG, FEW_WORDS, shown["topic"])
 
 
 class Parrot(FakeModel):
@@ -89,4 +97,39 @@ def test_engines_are_told_what_not_to_copy() -> None:
     model: Any = Parrot("none", times=0)
     exemplar = {**SCHEMA.examples[1], "topic": "cannot open the door of the garage"}
     Generator(model, WITH_LONG).generate([Proposal(Guide("plain"), 1, label="low", positives=(exemplar,))])
-    assert {request.unlike for request in model.asked} == {(LONG, exemplar["topic"])}
+    assert {request.unlike for request in model.asked} == {(LONG, FEW_WORDS, exemplar["topic"])}
+
+
+def test_examples_of_a_single_field_are_examples_too() -> None:
+    topic = SCHEMA.field("topic")
+    assert isinstance(topic, TextField)
+    with_example = replace(topic, examples=(*topic.examples, LONG))
+    fields = tuple(with_example if one is topic else one for one in SCHEMA.fields)
+    check = EchoCheck(replace(SCHEMA, fields=fields))
+    assert check.texts(()) == (LONG,)
+    assert check.is_echo({**SCHEMA.examples[1], "topic": f"since today {LONG}"}, check.texts(()), ())
+
+
+class Parroting(FakeModel):
+    """Says an example's text to every second request for a phrase, and something of its own to the others."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__()
+        self.said = said
+        self.asked: list[Request] = []
+
+    def _answer(self, request: Request) -> Answer:
+        self.asked.append(request)
+        number = request.place.number if request.place else 0
+        text = self.said if number % 2 else f"the screen shows number {number}"
+        return replace(super()._answer(request), text=json.dumps({"topic": text}))
+
+
+@pytest.mark.parametrize("said", [f"today {LONG}", FEW_WORDS])
+def test_a_phrase_that_copies_an_example_never_becomes_a_fact(said: str) -> None:
+    model = Parroting(said)
+    topic = WITH_LONG.field("topic")
+    assert isinstance(topic, TextField)
+    found = PhraseWriter(model, WITH_LONG).write(topic, 8)
+    assert sorted(one.text for one in found) == [f"the screen shows number {number}" for number in (0, 2, 4, 6)]
+    assert {request.unlike for request in model.asked} == {(LONG, FEW_WORDS)}

@@ -130,6 +130,14 @@ def test_answers_from_the_disk_are_not_thrown_away() -> None:
     assert effort.completion_tokens == 90
 
 
+def test_an_engine_is_told_what_it_wrote_itself() -> None:
+    model = Recorder()
+    Generator(model, SCHEMA).generate(proposals(3))
+    for request in model.asked:
+        assert bool(request.own) == (request.stage == "II")
+        assert request.own in request.prompt
+
+
 def test_a_record_that_fails_is_written_once_more_from_its_context_and_then_from_another() -> None:
     model = Recorder(faults=Faults(invalid_json=1.0))
     Generator(model, SCHEMA, attempts=4).generate(proposals(1, Guide("seeded", hints=2)))

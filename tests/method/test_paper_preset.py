@@ -38,7 +38,7 @@ def from_command(monkeypatch: pytest.MonkeyPatch, *words: str) -> RunConfig:
     begun: list[RunConfig] = []
     with monkeypatch.context() as patch:
         patch.setattr(run_command, "begin", lambda settings, **_: begun.append(settings))
-        result = selpe("run", *words)
+        result = selpe("run", "--yes", *words)
     assert result.code == 0, result.err
     return begun[0]
 

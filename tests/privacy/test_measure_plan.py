@@ -261,20 +261,46 @@ def test_controls_are_said_to_be_controls(epsilon: float, words: str) -> None:
 @pytest.mark.parametrize(
     ("units", "epsilon", "labels", "options"),
     [
-        (100, 1.0, "12345", 2),
-        (100, 2.0, "12345", 2),
+        (100, 1.0, "12345", 0),
+        (100, 2.0, "12345", 0),
         (300, 2.0, "12345", 3),
         (1000, 1.0, "12", 3),
         (1000, 4.0, "", 2),
-        (1000, 0.0, "12", 2),
+        (1000, 0.0, "12", 0),
     ],
 )
-def test_three_releases_stand_for_the_last_vote_where_noise_cannot_decide_it(
+def test_a_last_vote_is_held_where_noise_cannot_decide_it_and_else_tables_have_its_epsilon(
     units: int, epsilon: float, labels: str, options: int
 ) -> None:
-    """The third has classes that the model's own words say nothing of: it must not win by chance."""
+    """The third release has classes that the model's own words say nothing of: it must not win by chance."""
     made = make_plan(
         units=units, labels=tuple(labels), epsilon=epsilon, records=100, bundles=8, measure=Measurable(FIELDS)
     )
-    assert made.bundle is not None
-    assert made.bundle.options == options
+    assert made.measure is not None
+    assert (0 if made.bundle is None else made.bundle.options) == options
+    assert made.classes_in_question == (options == 3)
+    spent = made.measure.epsilon + (made.bundle_epsilon or 0.0)
+    assert epsilon * (1 - 1e-9) <= spent <= epsilon
+
+
+@pytest.mark.parametrize(
+    ("units", "epsilon", "brief", "fields", "votes"),
+    [
+        (100, 2.0, (FIELDS[2],), (FIELDS[2],), 0),
+        (100, 2.0, (FIELDS[2], FIELDS[1]), (FIELDS[2],), 0),
+        (100, 2.0, (), (), 1),
+        (160, 2.0, (FIELDS[2],), (), 1),
+        (190, 2.0, (FIELDS[2],), (), 2),
+        (190, 2.0, (FIELDS[2], FIELDS[0]), (FIELDS[2], FIELDS[0]), 0),
+        (100, 0.0, (FIELDS[2],), (), 1),
+    ],
+)
+def test_where_a_vote_for_a_field_would_be_noise_a_brief_text_is_measured_instead(
+    units: int, epsilon: float, brief: tuple[str, ...], fields: tuple[str, ...], votes: int
+) -> None:
+    made = plan_measurement(
+        Measurable(FIELDS, brief=brief), units=units, classes=5, epsilon=epsilon, adjacency="replace-one"
+    )
+    assert made is not None
+    assert (made.fields, made.votes) == (fields, votes)
+    assert made.epsilon == pytest.approx(epsilon)

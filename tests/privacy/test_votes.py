@@ -297,15 +297,6 @@ def test_a_row_votes_for_fields_in_thousandths() -> None:
     assert (vote.options, vote.step, vote.remote) == (3, 1000, None)
 
 
-def test_fields_may_be_ahead_by_whole_public_votes() -> None:
-    vote = FieldVote(Says([np.array([0.0, 0.25, 1.0])], 3), ahead=(2, 0, 1))
-    assert vote.tally([]).tolist() == [2000, 0, 1000]
-    assert vote.tally([{"x": 0}]).tolist() == [2000, 250, 2000]
-    for ahead in ((1, 2), (1, 2, -1), (0.5, 0, 0)):
-        with pytest.raises(ConfigError, match="one for each option"):
-            FieldVote(Says([], 3), ahead=ahead)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("said", "cast"),
     [

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
@@ -32,7 +32,7 @@ from selpe.events import (
     silence,
 )
 from selpe.method.facts import MeasuredTables
-from selpe.method.generation import Candidate, Generator, Proposal, without_exemplars
+from selpe.method.generation import Candidate, Generation, Generator, Proposal, without_exemplars
 from selpe.method.guides import Guide
 from selpe.method.kernel import MultiChannelKernel, PoolDistances
 from selpe.method.measuring import Measuring
@@ -117,6 +117,7 @@ class Evolution:
     seed: int = 0
     emit: Emit = silence
     public_encoder: PublicEncoder | None = None  # for pools, in the encoder's place
+    first_pool: Callable[[Generation], None] | None = None  # is shown the first pool, before any private choice
     _drawn: list[Selection | Counts] = field(default_factory=list)
     _origins: Origins = field(default_factory=Origins)
     _seen: list[Record] = field(default_factory=list)
@@ -197,6 +198,9 @@ class Evolution:
         if self.generator.stopped:
             # A pool cut short must not go on to a private choice: that would pay for half a pool.
             raise StoppedError("stopped as asked; every finished answer is kept")
+        if self.first_pool is not None:
+            show, self.first_pool = self.first_pool, None
+            show(made)
         found = [candidate for candidate in made.candidates if candidate is not None]
         self._seen += [candidate.record for candidate in found]
         samples = tuple(candidate.record for candidate in found[:: max(1, len(found) // 4)][:4])
@@ -302,7 +306,9 @@ class Evolution:
 
         Rows vote on drafts, in which facts are put into records: only what wins is written.
         """
-        ways = [tables, tables.kept_apart()] if self.plan.classes_in_question else [tables]
+        # Without ε chance decides, and it must not take away all that tells classes apart.
+        asked = self.plan.classes_in_question and self.plan.bundle_epsilon
+        ways = [tables, tables.kept_apart()] if asked else [tables]
         winner = 1
         if self.plan.bundle_epsilon is not None and self.method.bundles > 1:
             self.emit(StageStarted("bundles", 0, 0))

@@ -3,7 +3,8 @@
 A proposal has a few attempts, one after the other. The first that is valid counts, unless a proposal before it has the
 same record; if one comes to the same record later, the later proposal goes on with its next attempt. This is deferred
 acceptance, and has the same end in every order of events. So attempts may be asked for ahead of their turn, as spares:
-their answers count if their turn comes, and are dropped if it does not.
+their answers count if their turn comes, and are dropped if it does not. Most second attempts go well, so only who fails
+again has spares.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from selpe.schema import Record
 
 Turn = tuple[int, int]  # the number of a proposal and of its attempt
 SPARES = 2  # for one failure
+SPARED = 2  # attempts that have none
 ANEW = frozenset({"duplicate", "echo"})  # another record of the same context would be another one of these
 
 
@@ -80,6 +82,8 @@ class Attempts:
     def spares(self, turn: Turn) -> list[Turn]:
         """Later attempts that need nothing of those before them, to be asked for ahead of their turn."""
         number, asked = turn[0], self._chains[turn[0]].asked
+        if turn[1] < SPARED:
+            return []
         found = [attempt for attempt in range(turn[1] + 1, self.most) if attempt % 2 == 0 and attempt not in asked]
         asked.update(found[:SPARES])
         return [(number, attempt) for attempt in found[:SPARES]]

@@ -5,8 +5,9 @@ probability min(1, posterior / prior), and else gets one of those that the model
 of the two distributions). So what the model has right stays as it wrote it. Nothing here has seen a private row.
 
 A model also says things of a class that are not so: on loan files four fifths of what tells its classes apart was made
-up, and drowned what was measured. So there is a second way to draw, `apart`: what was not measured comes from a record
-of any class, and says nothing of the class. Which of the two serves, private rows say in the last vote.
+up, and drowned what was measured. How much of what it says the noisy counts bear out is known where it was measured,
+and as much is believed of the rest: so often the rest of a record is what the model wrote for the class, and else what
+it wrote for any class. Where rows are enough for a last vote, they may also ask there for no belief at all.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ Facts: TypeAlias = tuple[tuple[str, Fact], ...]
 class MeasuredField:
     """One field as it was measured: its codes, the model's own shares of them, and those by the noisy counts.
 
-    Rows of both are classes, one row alone without a label. `counts` are the noisy counts of the last look.
+    Rows of both are classes, one row alone without a label. `counts` are the noisy counts of the last look. Of what the
+    model says of classes in this field the counts bear out the part `believed`; the model itself would say the part
+    `steady` of it again.
     """
 
     codebook: Codebook
@@ -45,6 +48,8 @@ class MeasuredField:
     shares: Matrix
     counts: NDArray[np.int64]
     prior_kept: float
+    believed: float = 1.0
+    steady: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ class MeasuredTables:
     """The distributions that new records are drawn from. All of it follows from noisy counts and public things.
 
     `fields` are as the last of the `looks` left them. What of it is released is put together in run/measurements.py.
-    `apart`: what was not measured comes from records of any class.
+    `apart`: what was not measured comes from records of any class always, whatever is to be believed.
     """
 
     schema: Schema
@@ -106,6 +111,26 @@ class MeasuredTables:
     def kept_apart(self) -> MeasuredTables:
         """The same tables, where what was not measured comes from records of any class."""
         return replace(self, apart=True)
+
+    @cached_property
+    def believed(self) -> float:
+        """How much of what the model says of classes in what was not measured is taken for true, 0 to 1.
+
+        Texts are judged by the texts that were measured and other fields by others; where none of a kind was, the model
+        is believed. What a record says of its class it says in all of these fields, so their mean counts.
+        """
+        if self.apart:
+            return 0.0
+        rest = [one for one in self.schema.fields if one.name not in self.fields and one.name != self.schema.label]
+        texts = sum(isinstance(one, TextField) for one in rest)
+        told = texts * self._borne_out(texts=True) + (len(rest) - texts) * self._borne_out(texts=False)
+        return told / len(rest) if rest else 1.0
+
+    def _borne_out(self, *, texts: bool) -> float:
+        """How much counts bear out of what the model says of classes and would say again, in texts or elsewhere."""
+        found = [one for one in self.fields.values() if isinstance(one.codebook.field, TextField) == texts]
+        steady = sum(one.steady for one in found)
+        return min(1.0, sum(one.believed for one in found) / steady) if steady else 1.0
 
     def draft(self, label: str, own: Record, chance: random.Random) -> Record:
         """A record with facts put into it that is not written around them yet: enough to vote on."""
@@ -145,8 +170,8 @@ class MeasuredTables:
         self, label: str, own: Record | None, chance: random.Random, given: Mapping[str, Fact]
     ) -> DrawnFacts | None:
         row = self.schema.labels.index(label) if label else 0
-        beside = chance.choice(self._everything) if self.apart else None
-        own = None if self.apart else own
+        beside = None if chance.random() < self.believed else chance.choice(self._everything)
+        own = None if beside is not None else own
         facts: dict[str, Fact] = {} if beside is None else self._taken(beside)
         facts |= {name: fact for name, fact in given.items() if name not in self.fields}
         codes: dict[str, int] = {}

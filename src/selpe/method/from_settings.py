@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from selpe.config import RunConfig
-from selpe.errors import ConfigError
+from selpe.errors import ConfigError, did_you_mean
 from selpe.method.algorithm import Method
-from selpe.method.codebooks import Codebook
-from selpe.method.generation import Candidate, Generator, Proposal
+from selpe.method.codebooks import Codebook, brief_texts, small_fields
+from selpe.method.generation import Candidate, Generation, Generator, Proposal, Watcher
 from selpe.method.guides import WRITTEN, Guide, builtin_guides, default_guide, user_guides, written_guides
 from selpe.method.measuring import Codebooks
 from selpe.models.base import ChatModel
@@ -62,7 +62,7 @@ def measurable(config: RunConfig, schema: Schema) -> Measurable | None:
         return None
     every = tuple(name for name in schema.names if name != schema.label)
     if config.measure == "auto":
-        return Measurable(every, delta=config.delta)
+        return Measurable(every, brief=brief_texts(schema), small=small_fields(schema), delta=config.delta)
     named: dict[str, None] = {}
     pairs = []
     for entry in config.measure:
@@ -70,7 +70,9 @@ def measurable(config: RunConfig, schema: Schema) -> Measurable | None:
         for name in names:
             if name not in every:
                 raise ConfigError(
-                    f"'{name}' cannot be measured", where="measure", hint=f"name one or two of {', '.join(every)}"
+                    f"'{name}' cannot be measured",
+                    where="measure",
+                    hint=f"{did_you_mean(name, every)}Name one or two of {', '.join(every)}.",
                 )
             named[name] = None
         if len(names) == 2 and names[0] != names[1]:
@@ -113,11 +115,18 @@ def generator_of(
 
 def preview(config: RunConfig, schema: Schema, model: ChatModel, count: int) -> list[Candidate]:
     """A few candidates from the prior, guide by guide. Reads no private row and spends nothing."""
+    return [one for one in preview_pool(config, schema, model, count).candidates if one is not None]
+
+
+def preview_pool(
+    config: RunConfig, schema: Schema, model: ChatModel, count: int, watch: Watcher | None = None
+) -> Generation:
+    """The same with the proposals that failed, and what it took."""
     guides, labels = guides_of(config, schema, model), schema.labels or ("",)
     proposals = [
         Proposal(guides[i % len(guides)], config.seed + i, label=labels[i % len(labels)] or None) for i in range(count)
     ]
-    return [candidate for candidate in generator_of(config, schema, model).generate(proposals).candidates if candidate]
+    return generator_of(config, schema, model).generate(proposals, watch=watch)
 
 
 def preview_codebooks(

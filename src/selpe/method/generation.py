@@ -274,7 +274,7 @@ class Generator:
         return self._request(
             proposal, said, _seed(proposal.seed, attempt, 2),
             max_tokens=self._record_tokens, temperature=temperature * proposal.guide.heat,
-            place=Place("II", number, attempt), begun=begun, **bounds,
+            place=Place("II", number, attempt), begun=begun, own=context, **bounds,
         )  # fmt: skip
 
     def _limits(self, fixed: dict[str, Fact], form: Form) -> Mapping[str, Any]:

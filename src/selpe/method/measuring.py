@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from selpe.config import Adjacency
 from selpe.errors import ConfigError
-from selpe.method.codebooks import BinnedCodes, Codebook, ListedCodes, Phrase, TextCodes, is_brief, is_short
+from selpe.method.codebooks import BinnedCodes, Codebook, ListedCodes, Phrase, TextCodes, is_short
 from selpe.method.facts import MeasuredField, MeasuredLook, MeasuredPair, MeasuredTables
 from selpe.method.generation import Candidate
 from selpe.method.phrases import PhraseWriter, of_pool
-from selpe.method.posterior import Matrix, NoiseLaw, class_sizes, posterior
-from selpe.method.selection import benefit_of_doubt
+from selpe.method.posterior import Matrix, NoiseLaw, class_sizes, posterior, steadiness
 from selpe.models.encoders.alone import encode_alone
 from selpe.models.encoders.base import Encoder, PublicEncoder
 from selpe.privacy.counts import Counts, CountTable
@@ -36,7 +35,6 @@ from selpe.schema import BooleanField, CategoryField, Record, Schema, TextField
 SMOOTHING = 0.125  # pool records that every code is worth before one is seen, spread as in the whole pool
 HEAVY = 0.85  # of all mass: the codes that have it together are refined in a second look
 ALIKE = 400  # new phrases like those of heavy codes
-HEAD_START = 2  # of texts of a few words in the vote for a field, in units of its noise
 RIDGE = 3.0  # of the regression that reads a text's class, beside vectors of length 1
 
 
@@ -102,11 +100,9 @@ class Association:
 
     Codes and classes stand in an order: numbers and dates by size, other codes by the classes for which the model
     writes them; classes as in the schema. A row speaks for a field where its code and its class lie on the same side of
-    the middle; a text's side is what its reader says, where there is one. Of a text that is all: what people write is
-    what a model knows least. Of other fields the model often
-    has it right already, so only what goes beyond the model's own records counts, and in either direction ('they rise
-    together', 'one falls as the other rises'). Without a label a row speaks for the fields whose value the model would
-    have written least.
+    the middle; a text's side is what its reader says, where there is one. Fields that are no texts also have an option
+    for the other direction ('one falls as the other rises'). Without a label a row speaks for the fields whose value
+    the model would have written least.
     """
 
     def __init__(
@@ -125,11 +121,9 @@ class Association:
                 self._options.append((number, _unlikely(prior[book.name][0])[np.newaxis]))
                 continue
             agree = _agreement(book, prior[book.name])
-            if isinstance(book, TextCodes):
-                self._options.append((number, agree))
-                continue
-            beyond = (agree - float((prior[book.name] * agree).sum(axis=1).mean())) / 2
-            self._options += [(number, 0.5 + beyond), (number, 0.5 - beyond)]
+            self._options += (
+                [(number, agree)] if isinstance(book, TextCodes) else [(number, agree), (number, 1 - agree)]
+            )
 
     @property
     def options(self) -> int:
@@ -221,13 +215,18 @@ class Codebooks:
 
     def prior(self, codebook: Codebook, pool: Mapping[str, Sequence[Record]]) -> Matrix:
         """The model's own shares of the codes, one row a class."""
+        seen = self._seen(codebook, pool)
+        whole = seen.sum(axis=0) + 0.5
+        seen += SMOOTHING * codebook.size * whole / whole.sum()
+        return np.asarray(seen / seen.sum(axis=1, keepdims=True))
+
+    def _seen(self, codebook: Codebook, pool: Mapping[str, Sequence[Record]]) -> Matrix:
+        """How often each class of the pool has each code."""
         seen = np.zeros((len(pool), codebook.size))
         for row, records in zip(seen, pool.values(), strict=True):
             codes = self._codes(codebook, records)
             np.add.at(row, codes[codes >= 0], 1.0)
-        whole = seen.sum(axis=0) + 0.5
-        seen += SMOOTHING * codebook.size * whole / whole.sum()
-        return np.asarray(seen / seen.sum(axis=1, keepdims=True))
+        return seen
 
     def _codes(self, codebook: Codebook, records: Sequence[Record]) -> NDArray[np.intp]:
         """The codes of public records; texts by vectors that are kept."""
@@ -271,8 +270,19 @@ class Measuring(Codebooks):
             tables = {name: np.atleast_2d(counts.tables[self._table([books[name]]).name]) for name in books}
             sizes = class_sizes([table.astype(np.float64) for table in tables.values()], law, self.units)
             found = {name: posterior(tables[name].astype(np.float64), beliefs[name], sizes, law) for name in books}
+            own = found  # what the model says of classes is judged by its own shares, also after an earlier look
+            if number > 1:
+                own = {name: posterior(tables[name].astype(np.float64), priors[name], sizes, law) for name in books}
             fields = {
-                name: MeasuredField(book, priors[name], found[name].shares, tables[name], found[name].prior_kept)
+                name: MeasuredField(
+                    book,
+                    priors[name],
+                    found[name].shares,
+                    tables[name],
+                    found[name].prior_kept,
+                    own[name].believed,
+                    steadiness(self._seen(book, pool)),
+                )
                 for name, book in books.items()
             }
             looks.append(MeasuredLook(f"measure-{number}", counts, fields))
@@ -284,28 +294,19 @@ class Measuring(Codebooks):
         )
 
     def _names(self, pool: Mapping[str, Sequence[Record]]) -> tuple[str, ...]:
-        """The fields to measure: as planned, or by the votes of private rows, one after the other."""
-        if self.plan.fields:
+        """The fields to measure: as planned, and others by the votes of private rows, one after the other."""
+        names = list(self.plan.fields)
+        if not self.plan.choices:
             return self.plan.fields
-        left = [self.codebook(name, pool, phrases=False) for name in self.plan.candidates]
-        prior, names = {book.name: self.prior(book, pool) for book in left}, list[str]()
+        left = [self.codebook(name, pool, phrases=False) for name in self.plan.candidates if name not in names]
+        prior = {book.name: self.prior(book, pool) for book in left}
         readers = self._readers([book.name for book in left if isinstance(book, TextCodes)], pool)
         for number, epsilon in enumerate(self.plan.choices, 1):
             judge = Association(self.schema, left, prior, readers)
-            ahead = self._ahead(judge, epsilon)
-            made = self.choose(f"field-{number}", epsilon, FieldVote(judge, ahead), _digest(left))
+            made = self.choose(f"field-{number}", epsilon, FieldVote(judge), _digest(left))
             names.append(judge.field(made.winner))
             left = [book for book in left if book.name != names[-1]]
         return tuple(names)
-
-    def _ahead(self, judge: Association, epsilon: float) -> tuple[int, ...]:
-        """Public votes for fields of which measuring brings most: texts of a few words.
-
-        Models know least of what people write, and a codebook holds nearly all of what they write in a few words.
-        """
-        doubt = HEAD_START * benefit_of_doubt(self.units, epsilon, self.adjacency)
-        names = [judge.field(option) for option in range(judge.options)]
-        return tuple(doubt if is_brief(self.schema.field(name), self.schema) else 0 for name in names)
 
     def _readers(self, names: Sequence[str], pool: Mapping[str, Sequence[Record]]) -> dict[str, TextReader]:
         """A reader for each text field of which the model has written something in two classes or more."""

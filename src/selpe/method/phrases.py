@@ -20,6 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from selpe.errors import StoppedError
 from selpe.method.codebooks import Phrase, is_brief
+from selpe.method.echoes import EchoCheck
 from selpe.method.guides import default_guide
 from selpe.method.record_forms import line_rule, parse
 from selpe.models.base import Answer, ChatModel, Message, Place, Request
@@ -81,7 +82,9 @@ class PhraseWriter:
         """The valid answers without repetitions, in the order of the requests whatever order they come in."""
         # Frame by frame and class by class: neighbours share what they begin with.
         order = sorted(range(len(asked)), key=lambda i: (asked[i][0], asked[i][1] or ""))
-        requests = (self._request(field, Place(name, i), *asked[i]) for i in order)
+        echoes = EchoCheck(self.schema)
+        unlike = echoes.texts(())
+        requests = (replace(self._request(field, Place(name, i), *asked[i]), unlike=unlike) for i in order)
         texts: dict[int, str] = {}
 
         def again(answer: Answer) -> Iterable[Request]:
@@ -100,7 +103,9 @@ class PhraseWriter:
                 raise answer.error  # a codebook without it would be another one than the resumed run's
             self.watch(answer)
             text = self._read(field, answer)
-            if text is not None and field.check(text) is None and not repetitive(text):
+            if text is None or field.check(text) is not None or repetitive(text):
+                continue
+            if not echoes.copies(text, unlike):  # a phrase becomes a fact, which nobody looks at again
                 texts[answer.place.number] = text
         if self.cancel is not None and self.cancel.is_set():
             raise StoppedError("stopped as asked; every finished answer is kept")

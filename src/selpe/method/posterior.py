@@ -5,6 +5,9 @@ as a Dirichlet distribution of concentration A does: A says how many rows the pr
 with noise of a known law. A is not chosen but averaged over by its evidence, A = ∞ (the prior is right) among the
 values. So where the noise hides every signal the prior comes back, and where counts speak clearly they win. It is all
 computed from noisy counts: it costs no ε.
+
+A model also says things of a class that are not so. So p is itself a mixture: of what the model writes for the class,
+and of what it writes for all classes. How much of the first the counts bear out is averaged over in the same way.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from scipy.special import gammaln, logsumexp
 
 NoiseName = Literal["laplace", "gaussian"]
 WORTH = (math.inf, 3000.0, 1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)  # A: rows that the prior is worth
+BELIEVED = (1.0, 0.75, 0.5, 0.25, 0.125, 0.0)  # how much of what the model says of classes is taken for true
+_OUTRIGHT = math.log(0.9)  # beforehand, that all of it is; the others have equal parts of the rest
 _LEAST = 1e-6  # of a share: what the model has never written may still be there
 _CELLS_AT_ONCE = 2_000_000
 
@@ -53,10 +58,12 @@ class NoiseLaw:
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """Shares of each code, one row a class; and how much of the belief is left with the prior, 0 to 1."""
+    """Shares of each code, one row a class; how much of the belief is left with the prior, 0 to 1; and how much of what
+    the model says of classes the counts bear out, 0 to 1."""
 
     shares: Matrix
     prior_kept: float
+    believed: float = 1.0
 
 
 def class_sizes(tables: list[Matrix], noise: NoiseLaw, units: int) -> Matrix:
@@ -85,11 +92,43 @@ def posterior(counts: Matrix, prior: Matrix, sizes: Matrix, noise: NoiseLaw) -> 
     prior = _normalised(np.maximum(prior, _LEAST))
     if math.isinf(noise.scale):
         return Posterior(prior, 1.0)
+    beliefs = BELIEVED if len(prior) > 1 else BELIEVED[:1]
+    of_all = prior.mean(axis=0)
+    found = [_averaged(counts, part * prior + (1 - part) * of_all, sizes, noise) for part in beliefs]
+    others = math.log(-math.expm1(_OUTRIGHT) / max(1, len(beliefs) - 1))
+    evidence = np.array([logs + (others if i else _OUTRIGHT) for i, (logs, _, _) in enumerate(found)])
+    weights = np.exp(evidence - logsumexp(evidence))
+    shares = sum(weight * shares for weight, (_, shares, _) in zip(weights, found, strict=True))
+    kept = float(weights @ [kept for _, _, kept in found])
+    return Posterior(_normalised(np.asarray(shares)), kept, float(weights @ beliefs))
+
+
+def _averaged(counts: Matrix, prior: Matrix, sizes: Matrix, noise: NoiseLaw) -> tuple[float, Matrix, float]:
+    """The evidence for a prior, the expected shares under it, and the weight of A = ∞."""
     found = [_given(worth, counts, prior, sizes, noise) for worth in WORTH]
     evidence = np.array([logs for logs, _ in found])
     weights = np.exp(evidence - logsumexp(evidence))
     shares = sum(weight * shares for weight, (_, shares) in zip(weights, found, strict=True))
-    return Posterior(_normalised(np.asarray(shares)), float(weights[0]))
+    return float(logsumexp(evidence)) - math.log(len(WORTH)), np.asarray(shares), float(weights[0])
+
+
+def steadiness(seen: Matrix) -> float:
+    """How much of what a pool says of classes it would say again, 0 to 1; `seen` are its counts by class and code.
+
+    Each of its records is foretold from all others: by its class, and by all classes. What a few records say by chance
+    is not said again, so rows need not bear it out either.
+    """
+    if len(seen) < 2:
+        return 1.0
+    every = seen.sum(axis=0)
+    spread = (every + 0.5) / (every + 0.5).sum()
+    worth = 0.125 * seen.shape[1]
+    own = (np.maximum(seen - 1, 0.0) + worth * spread) / (np.maximum(seen.sum(axis=1, keepdims=True) - 1, 0.0) + worth)
+    of_all = np.maximum(every - 1, 0.0) + 0.5
+    of_all = of_all / (every.sum() + 0.5 * len(every))
+    logs = np.array([(seen * np.log(part * own + (1 - part) * of_all)).sum() for part in BELIEVED])
+    weights = np.exp(logs - logsumexp(logs))
+    return float(weights @ BELIEVED)
 
 
 def _given(worth: float, counts: Matrix, prior: Matrix, sizes: Matrix, noise: NoiseLaw) -> tuple[float, Matrix]:

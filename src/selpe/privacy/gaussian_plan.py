@@ -18,6 +18,7 @@ from selpe.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from selpe.privacy.ledger.charges import Charge
 from selpe.privacy.mechanisms import Guarantee
 from selpe.privacy.noise import GaussianNoise, Noise, SeededNoise, Sensitivity, gaussian_charge
+from selpe.privacy.plan_view import plan_view, plan_words
 
 __all__ = ["GaussianPlan", "Look", "Sensitivity", "gaussian_plan"]
 
@@ -38,7 +39,7 @@ class Look:
         return self.sensitivity.under(adjacency) * math.sqrt(self.count / self.price)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class GaussianPlan:
     """What a method will do with its (ε, δ). All of it public; `candidates` is how many texts the model will write."""
 
@@ -100,6 +101,12 @@ class GaussianPlan:
         for look in self.looks:
             kinds.setdefault(look.name.rstrip("0123456789").rstrip("-"), []).append(look)
         return [f"{_said(kind, looks)} (σ {looks[0].sigma(self.adjacency):.4g})" for kind, looks in kinds.items()]
+
+    def __repr__(self) -> str:
+        return plan_words(self)
+
+    def _repr_html_(self) -> str:
+        return plan_view(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data; infinity is the word `inf`, since JSON has no number for it."""

@@ -20,11 +20,18 @@ from selpe.privacy.noise import CountingFit, CountingLaw, CountingNoise, count_n
 
 CHOICE_SHARE, CHOICE_CAP = 0.2, 0.5  # of ε, for votes on which fields to measure
 LEAST = 25.0  # n·ε below which a table would be all noise
+# Rows times the ε of a vote from which on it is held. Options differ by a few rows in a hundred: below this, noise
+# alone would decide, and tables have the ε instead.
+WORTH_A_VOTE = 60.0
+LOUD = 250.0  # … and from which on rows know better than a rule of thumb which fields to measure
+SMALL = 2  # fields of few values that are measured at the least, where nothing says which
 # From so many rows times ε on: so many tables.
 TABLES = ((0.0, 1), (2000.0, 2), (5000.0, 4), (12000.0, 99))
 # From r on: clusters of a short text, bins of a number.
-CODES = ((0.0, 32, 4), (60.0, 32, 6), (250.0, 48, 6), (700.0, 96, 8), (1200.0, 256, 8), (2500.0, 512, 10))
-TWO_LOOKS = 4000.0  # r from which on a second, finer look pays
+CODES = (
+    (0.0, 16, 4), (60.0, 16, 6), (120.0, 32, 6), (250.0, 48, 6), (700.0, 96, 8), (1200.0, 256, 8), (2500.0, 512, 10),
+)  # fmt: skip
+TWO_LOOKS = 1500.0  # r from which on a second, finer look pays
 FIRST_LOOK = 0.35  # of the measurement's ε, where there are two
 COARSE = 32  # clusters of the first of two looks
 FEW_PHRASES, MANY_PHRASES = 800, 1200
@@ -32,20 +39,37 @@ FEW_PHRASES, MANY_PHRASES = 800, 1200
 
 @dataclass(frozen=True, slots=True)
 class Measurable:
-    """What a schema offers to be measured: all fields but the label, or those that the owner names, and pairs."""
+    """What a schema offers to be measured: all fields but the label, or those that the owner names, and pairs.
+
+    `brief` are texts of a few words. Models know least of what people write, and a codebook holds nearly all of what
+    they write in a few words: while rows are few, these are measured without a vote. `small` are fields of few values,
+    the fewest first: the noise of a count is the same for all fields, but theirs count more rows.
+    """
 
     fields: tuple[str, ...]
     named: bool = False
     pairs: tuple[tuple[str, str], ...] = ()
     delta: float = 0.0
+    brief: tuple[str, ...] = ()
+    small: tuple[str, ...] = ()
+
+    def known(self, tables: int, *, heard: float) -> tuple[str, ...]:
+        """The fields that need no vote, of so many tables; `heard` is how loud rows would be in one."""
+        if self.named or tables >= len(self.fields):
+            return self.fields
+        if heard >= LOUD:
+            return ()
+        if self.brief or heard >= WORTH_A_VOTE:
+            return self.brief[:tables]
+        return self.small[: max(tables, SMALL)]
 
 
 @dataclass(frozen=True, slots=True)
 class MeasurePlan:
-    """One measurement: `fields` to count, or none where rows vote for `tables` of the `candidates`.
+    """One measurement of so many `tables`: of `fields`, and of as many `candidates` as rows vote for.
 
     `choices` are the ε of these votes, `looks` the ε of each look at the counts. `scale` is the noise of the last look,
-    `expected` the rows of a cell if all were spread evenly over classes and bins of a number.
+    `expected` the rows of a cell if all were spread evenly over classes and codes.
     """
 
     fields: tuple[str, ...]
@@ -166,11 +190,12 @@ def plan_measurement(
     if epsilon == 0:
         strength = units * 2.0  # a control without ε is planned like a run of ordinary ε
     tables = min(_at(TABLES, strength)[0], len(offered.fields))
-    everything = offered.named or tables == len(offered.fields)
-    fields = offered.fields if everything else ()
-    counted = (len(offered.fields) if everything else tables) + len(offered.pairs)
     vote = epsilon if control else min(CHOICE_CAP, CHOICE_SHARE * epsilon) / tables
-    choices = () if everything else (vote,) * tables
+    heard = math.inf if math.isinf(epsilon) else loudness(units, vote or 2.0 * CHOICE_SHARE / tables, adjacency)
+    fields = offered.known(tables, heard=heard)
+    voted = max(0, tables - len(fields)) if heard >= WORTH_A_VOTE or not fields else 0
+    choices = (vote,) * voted
+    counted = len(fields) + voted + len(offered.pairs)
     left = epsilon if control else epsilon - math.fsum(choices)
     ratio = strength * (1.0 if control else left / epsilon) / counted
     clusters, bins = _at(CODES, ratio)
@@ -182,7 +207,7 @@ def plan_measurement(
         fields=fields,
         candidates=offered.fields,
         pairs=offered.pairs,
-        tables=len(fields) or tables,
+        tables=len(fields) + voted,
         choices=choices,
         looks=looks,
         clusters=COARSE if two else clusters,
@@ -192,8 +217,18 @@ def plan_measurement(
         delta=offered.delta,
         law="laplace",
         scale=0.0,
-        expected=units / max(1, classes) / bins,
+        expected=units / max(1, classes) / (clusters if {*fields} & {*offered.brief} else bins),
     ).fitted(adjacency)
+
+
+def worth_a_vote(units: int, epsilon: float, adjacency: Adjacency) -> bool:
+    """Whether so many rows can be heard above the noise of a vote at this ε."""
+    return loudness(units, epsilon, adjacency) >= WORTH_A_VOTE
+
+
+def loudness(units: int, epsilon: float, adjacency: Adjacency) -> float:
+    """Rows times the ε of a vote, as under replace-one: how clearly so many rows can be heard in it."""
+    return units * epsilon * (1 if adjacency == "replace-one" else 2)
 
 
 def _times(count: int, thing: str) -> str:

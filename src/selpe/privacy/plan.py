@@ -16,9 +16,10 @@ from selpe.config import Adjacency
 from selpe.errors import ConfigError
 from selpe.method.quotas import Shape, round_quotas
 from selpe.privacy.ledger.charges import Charge
-from selpe.privacy.measure_plan import Measurable, MeasurePlan, plan_measurement
+from selpe.privacy.measure_plan import Measurable, MeasurePlan, plan_measurement, worth_a_vote
 from selpe.privacy.measure_words import nothing_measured
 from selpe.privacy.mechanisms import ADJACENCIES, LAWS, Guarantee, Influence, Law, NoisyMax
+from selpe.privacy.plan_view import plan_view, plan_words
 from selpe.privacy.plan_words import AIM, SMALLEST_POOL, verdict_of, warnings_of
 from selpe.privacy.simulation import SHARES, Outlook, paper_outlook, record_outlook, set_outlook
 
@@ -33,12 +34,9 @@ DEFAULT_ALPHA = 0.25
 GUIDE_SHARE, GUIDE_CAP = 0.15, 0.25
 BUNDLE_SHARE, BUNDLE_CAP = 0.65, 3.0
 # Where tables are measured they have most of ε. One vote then says whether to take the release with them or the one
-# without: two or three options take little. Guides take turns, and records are steered only where the owner asks for
-# rounds.
+# without, and whether to believe what the model says of classes: two or three options take little. Guides take turns,
+# and records are steered only where the owner asks for rounds.
 MEASURED_BUNDLE_SHARE, MEASURED_BUNDLE_CAP, MEASURED_RECORD_SHARE = 0.15, 0.5, 0.15
-# Rows times the ε of that vote from which on it also says whether to believe what the model says of classes. Below it
-# noise alone might take away all that tells classes apart.
-THREE_RELEASES = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class ChoicePlan:
     percentile: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan:
     """What a run will do with its ε, and what that can be expected to find. All of it public."""
 
@@ -133,12 +131,14 @@ class Plan:
     @property
     def classes_in_question(self) -> bool:
         """Whether the last vote also says if what the model says of classes is to be believed."""
-        labels = [label for label in self.rows if label]
-        return self.measure is not None and _classes_in_question(self.units, labels, self.bundle_epsilon or 0.0)
+        return self.measure is not None and self.bundle is not None and self.bundle.options > 2
 
-    def measuring(self, measure: MeasurePlan) -> Plan:
-        """The same plan with a measurement that a run has kept; where tables are measured, no guide is voted on."""
-        plan = replace(self, measure=measure, guide=None)
+    def measuring(self, measure: MeasurePlan, prices: Mapping[str, float]) -> Plan:
+        """The same plan with a measurement that a run has kept, without a guide; the last vote as the prices say."""
+        bundle = self.bundle if "bundle" in prices or not prices else None
+        if bundle is None and "bundle" in prices:
+            bundle = ChoicePlan(2, prices["bundle"], 0.5)  # of a version that let few rows vote, too
+        plan = replace(self, measure=measure, guide=None, bundle=bundle)
         return replace(plan, guarantee=_guarantee(plan), verdict=verdict_of(plan))
 
     def charges(self, run: str, unit: str = "record") -> list[Charge]:
@@ -159,6 +159,12 @@ class Plan:
         if self.bundle_epsilon is not None:
             parts.append(f"a final choice (ε {self.bundle_epsilon:.3g})")
         return parts
+
+    def __repr__(self) -> str:
+        return plan_words(self)
+
+    def _repr_html_(self) -> str:
+        return plan_view(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data; infinity is the word `inf`, since JSON has no number for it."""
@@ -231,7 +237,10 @@ def make_plan(
     )
     unmeasured = ""
     if measure is not None:
-        tables, record, bundle = split_measured(epsilon, steered=bool(rounds and rounds > 1), bundles=bundles > 1)
+        steered = bool(rounds and rounds > 1)
+        tables, record, bundle = split_measured(epsilon, steered=steered, bundles=bundles > 1)
+        if not worth_a_vote(units, bundle, adjacency):
+            tables, record, bundle = split_measured(epsilon, steered=steered, bundles=False)
         measured = plan_measurement(
             measure, units=units, classes=len(names), epsilon=tables, adjacency=adjacency
         )  # fmt: skip
@@ -239,8 +248,8 @@ def make_plan(
         if measured is not None:
             guides, rounds, record_epsilon, bundle_epsilon = 0, rounds or 1, record, bundle
             # Nobody chooses among candidates where no round is paid for: one a record will do.
-            most = 3 if _classes_in_question(units, labels, bundle) else 2
-            bundles, multiplicity = min(bundles, most), multiplicity if record else 1
+            bundles = min(bundles, 3 if labels else 2) if bundle else 0
+            multiplicity = multiplicity if record else 1
     table = _Setting(
         rows=_rows(units, names, class_sizes),
         records=records,
@@ -279,10 +288,6 @@ def make_plan(
     plan = replace(plan, guarantee=_guarantee(plan))
     warnings = (*warnings_of(plan, sizes_stated=class_sizes is not None), *([unmeasured] if unmeasured else ()))
     return replace(plan, verdict=verdict_of(plan), warnings=warnings)
-
-
-def _classes_in_question(units: int, labels: Sequence[str], epsilon: float) -> bool:
-    return bool(labels) and units * epsilon >= THREE_RELEASES
 
 
 # -- the choice -------------------------------------------------------------------------------------------------------

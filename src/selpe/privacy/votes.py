@@ -280,16 +280,11 @@ class Coverage:
 class FieldVote:
     """A row gives each field as much of a vote as its judge says: by how its value there goes with its class, say.
 
-    Votes are rounded to thousandths. The options need not be fields: any list of things to measure will do. `ahead` are
-    whole public votes, as in `Predictive`.
+    Votes are rounded to thousandths. The options need not be fields: any list of things to measure will do.
     """
 
     judge: FieldJudge = field(repr=False)
-    ahead: tuple[int, ...] = ()
     step: ClassVar[int] = 1000
-
-    def __post_init__(self) -> None:
-        _check_ahead(self.ahead, self.judge.options)
 
     @property
     def options(self) -> int:
@@ -303,7 +298,7 @@ class FieldVote:
 
     def tally(self, rows: Sequence[Record]) -> NDArray[np.int64]:
         """The sum of votes over the rows, in thousandths; the judge is asked about one row at a time."""
-        scores = self.step * _begun(self.ahead, self.options)
+        scores = np.zeros(self.options, dtype=np.int64)
         for row in rows:
             said = np.clip(np.nan_to_num(_numbers(self.judge.votes(row), self.options), nan=0.0), 0.0, 1.0)
             scores += np.rint(self.step * said).astype(np.int64)
