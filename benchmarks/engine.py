@@ -139,7 +139,12 @@ def second_stage(schema: Schema) -> Callable[[Answer], list[Request]]:
         if answer.request.json_schema is not None:
             return []
         prompt = f"{answer.request.prompt}{answer.text}\nThe record: "
-        return [Request(prompt=prompt, json_schema=grammar, seed=answer.request.seed, min_p=0.05, max_tokens=200)]
+        return [
+            Request(
+                prompt=prompt, json_schema=grammar, seed=answer.request.seed, min_p=0.05, max_tokens=200,
+                own=answer.text,
+            )
+        ]  # fmt: skip
 
     return follow
 

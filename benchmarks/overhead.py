@@ -36,7 +36,8 @@ from selpe.models.encoders.vectors import VectorStore
 from selpe.models.open import open_encoder, open_model
 from selpe.privacy.table import PrivateTable
 from selpe.run.event_log import EventLog
-from selpe.run.lifecycle import Outcome, Run
+from selpe.run.lifecycle import Run
+from selpe.run.outcome import Outcome
 
 TRIAGE = Path(__file__).resolve().parents[1] / "examples" / "triage" / "selpe.yaml"
 LIMIT = 0.10

@@ -48,7 +48,9 @@ def proposals(schema: Schema, model: ChatModel, per_class: int, seed: int) -> li
     return made
 
 
-def costs(schema: Schema, model: ChatModel, asked: Sequence[Proposal]) -> tuple[list[Record], dict[str, Any]]:
+def costs(
+    schema: Schema, model: ChatModel, asked: Sequence[Proposal], **taste: Any
+) -> tuple[list[Record], dict[str, Any]]:
     """The records of a pool, and what they took for each."""
     counts: Counter[str] = Counter()
     first: list[float] = []
@@ -61,7 +63,7 @@ def costs(schema: Schema, model: ChatModel, asked: Sequence[Proposal]) -> tuple[
         if answer.request.stage == "II" and not first:
             first.append(round(time.monotonic() - began, 1))
 
-    made = Generator(model, schema, temperature=1.0).generate(asked, watch=watch)
+    made = Generator(model, schema, **taste).generate(asked, watch=watch)
     records = [candidate.record for candidate in made.candidates if candidate is not None]
     each = {name: round(count / len(records)) for name, count in counts.items()}
     echoes, known = EchoCheck(schema), EchoCheck(schema).texts(())
@@ -93,6 +95,8 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=["water", "ktas"], help="'example' is the triage example's schema")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--per-class", type=int, default=40)
+    parser.add_argument("--temperature", type=float, default=1.0, help="of stage I")
+    parser.add_argument("--min-p", type=float, default=0.05)
     parser.add_argument("--llm", default="smollm2")
     parser.add_argument("--store", type=Path, default=Path("runs/pools"))
     options = parser.parse_args()
@@ -107,7 +111,8 @@ def main() -> None:
             else:
                 split = open_source(data, folder=DATA).split(options.store, seed, 400)
                 schema, real = split.schema, split.side("validation")
-            records, found = costs(schema, model, proposals(schema, model, options.per_class, seed))
+            asked = proposals(schema, model, options.per_class, seed)
+            records, found = costs(schema, model, asked, temperature=options.temperature, min_p=options.min_p)
             model.close()
             if real is not None:
                 found |= worth(schema, records, real, encoder)

@@ -38,7 +38,8 @@ class Answers(Protocol):
         """Frees what is open."""
 
 
-_CONTENT = tuple(one.name for one in fields(Request) if one.name not in ("key", "place"))  # handles say nothing
+# Handles say nothing, and what the model wrote itself stands in the prompt.
+_CONTENT = tuple(one.name for one in fields(Request) if one.name not in ("key", "place", "own"))
 
 
 def key_of_content(model: str, request: Request) -> bytes:

@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from shutil import which
 
 # What speeds models up, most telling first.
 INSTRUCTION_SETS = ("amx_int8", "avx512_vnni", "avx_vnni", "avx512f", "avx2", "asimd", "i8mm", "sve")
@@ -60,6 +61,7 @@ class Machine:
     memory: int
     free_memory: int
     load: float
+    gpu: str = ""  # what it calls itself, or its maker; empty where there is none that servers would use
 
     @property
     def busy(self) -> bool:
@@ -80,6 +82,7 @@ def this_machine() -> Machine:
         memory=memory,
         free_memory=free,
         load=os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0,
+        gpu=_gpu(),
     )
 
 
@@ -137,6 +140,19 @@ def _memory() -> tuple[int, int]:
     if platform.system() == "Darwin" and (told := _sysctl("hw.memsize")).isdigit():
         return int(told), 0
     return 0, 0
+
+
+def _gpu() -> str:
+    """The graphics processor that model servers would run on; nothing is started to find out."""
+    if platform.system() == "Darwin":
+        return "Apple GPU" if platform.machine() == "arm64" else ""
+    for about in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        for line in _read(str(about)).splitlines():
+            if line.startswith("Model:"):
+                return line.partition(":")[2].strip()
+    if Path("/dev/nvidia0").exists() or (platform.system() == "Windows" and which("nvidia-smi")):
+        return "NVIDIA GPU"
+    return "AMD GPU" if Path("/dev/kfd").exists() else ""
 
 
 def _read(path: str) -> str:

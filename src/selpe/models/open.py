@@ -2,7 +2,7 @@
 
 | written | opened |
 |---|---|
-| `smollm2`, `qwen2.5-coder-1.5b` | the embedded engine on weights of the store, fetched at first use |
+| `smollm2`, `qwen2.5-1.5b` and other names | the embedded engine on weights of the store, fetched at first use |
 | `path/to/model.gguf`, `hf:org/name:file.gguf` | the embedded engine; llama.cpp where OpenVINO cannot read the model |
 | `llamacpp:<any of the above>` | llama.cpp |
 | `hf:org/name`, a folder with safetensors | transformers (extra `[hf]`) |
@@ -21,9 +21,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from selpe.errors import ConfigError, ModelError
+from selpe.errors import ConfigError, ModelError, did_you_mean
 from selpe.models.base import ChatModel
 from selpe.models.store.blobs import read_json, write_json
+from selpe.models.store.curated import AUTO
 from selpe.models.store.download import Progress, Step, silent
 from selpe.models.store.registry import DEFAULT_ENCODER, DEFAULT_MODEL, REGISTRY
 from selpe.models.store.store import ModelStore, cache_folder
@@ -58,6 +59,12 @@ def open_model(
         return _llamacpp(_weights(spec.removeprefix(LLAMACPP), store, progress), settings)
     if spec.startswith(TRANSFORMERS):
         return _transformers(_weights(spec.removeprefix(TRANSFORMERS), store, progress), spec, settings)
+    if spec == AUTO:
+        raise ConfigError(
+            "'auto' stands for a model that a run chooses for itself",
+            where="llm",
+            hint="name one here; `selpe models list` shows those that have a name",
+        )
     if spec.startswith(VLLM):
         raise ConfigError(
             "vLLM does not run inside SelPE",
@@ -97,7 +104,9 @@ def open_encoder(
 
         return MiniLMEncoder(store.ensure(spec, progress), **settings)
     raise ConfigError(
-        f"there is no encoder called '{spec}'", hint="Use minilm, hash, st:name, or the URL of an embeddings server."
+        f"there is no encoder called '{spec}'",
+        hint=did_you_mean(spec, (DEFAULT_ENCODER, "hash"))
+        + "Use minilm, hash, st:name, or the URL of an embeddings server.",
     )
 
 

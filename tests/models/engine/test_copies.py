@@ -42,14 +42,24 @@ def test_the_sixth_word_of_a_copy_is_held_back() -> None:
     assert written(unlike=("another text that has nothing to do with it",)) == TEXT[:40]
 
 
-@pytest.mark.parametrize("text", ["", "five words are no copy", "one 2 3 4 5 6 7"])
+def test_the_last_word_of_a_text_of_four_or_five_is_held_back() -> None:
+    assert written(unlike=("tea hot whole day",)).startswith("tea hot whole y")
+    assert written(unlike=("tea hot whole day strong",)).startswith("tea hot whole day, y")  # whatever stands between
+    assert written(unlike=("tea hot whole", "hot whole day")) == TEXT[:40]  # three words may coincide
+
+
+def test_what_several_texts_share_is_a_form_that_may_be_written() -> None:
+    assert written(unlike=("tea hot whole day",) * 1 + ("tea hot whole day ",)) == TEXT[:40]
+
+
+@pytest.mark.parametrize("text", ["", "three words only", "one 2 3 4 5 6 7"])
 def test_short_texts_and_numbers_are_not_held_back(text: str) -> None:
     guards = CopyGuards(ToyVocabulary())
     row = np.arange(256, dtype=np.float32)
     copies = guards.against((text,))
     assert copies is not None
     for end in range(1, len(text)):
-        assert copies.held_back(row, list(text[:end].encode())) is row
+        assert copies.held_back(row, text[:end].encode()) is row
 
 
 def test_texts_are_told_with_and_without_a_blank_before_them_and_by_their_bytes() -> None:
@@ -58,8 +68,35 @@ def test_texts_are_told_with_and_without_a_blank_before_them_and_by_their_bytes(
     assert copies is not None
     row = np.zeros(256, dtype=np.float32)
     for before in ('{"text": "', "text: "):
-        so_far = list((before + "größe 38 éclair ünd noch ").encode())
-        assert np.flatnonzero(copies.held_back(row, so_far) < 0).tolist() == [ord("e")]
+        so_far = (before + "größe 38 éclair ünd noch ").encode()
+        assert np.flatnonzero(copies.held_back(row, so_far) < 0).tolist() == [ord("E"), ord("e")]
+        assert copies.held_back(row, so_far[:-6]) is row  # 'noch' is not there
+
+
+class Words(ToyVocabulary):
+    """Letters, and a few longer tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces = [*self.pieces, b" restless", b"restless", b" rest", b", Restless", b" re", b"less", b" rests"]
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("arm drifts, pad soaked; Grey and", {" restless", " rest", ", Restless"}),
+        ("arm drifts, pad soaked. GREY, and ", {" restless", " rest", ", Restless", "restless", "r", "R"}),
+        ("arm drifts, pad soaked. grey, andes ", set()),
+        ("pad soaked, grey, and", set()),  # four words
+    ],
+)
+def test_copies_are_told_by_words_whatever_stands_between_them(text: str, held: set[str]) -> None:
+    vocabulary = Words()
+    copies = CopyGuards(vocabulary).against(("Left arm; drifts: pad soaked, grey and restless, two lines",))
+    assert copies is not None
+    row = np.zeros(len(vocabulary.pieces), dtype=np.float32)
+    found = np.flatnonzero(copies.held_back(row, text.encode()) < 0)
+    assert {vocabulary.pieces[int(token)].decode() for token in found} == held
 
 
 def test_no_texts_need_no_guard() -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from selpe.errors import PromptTooLongError
 from selpe.models.base import Answer, Request
 from selpe.models.engine import schedule
+from selpe.models.engine.blocks import MOST_WRITTEN, BlockPool
 from selpe.models.engine.schedule import Scheduler, Work
 from selpe.models.engine.sequence import Sequence as Writing
 from toy_engine import ToyBackend, ToyVocabulary, expected_text
@@ -127,7 +128,88 @@ def test_the_ends_of_prompts_do_not_pile_up_in_memory() -> None:
     loop = scheduler(ToyBackend(blocks=400), parallel=4)
     stem = "the same beginning, number "
     list(loop.serve((ask(f"{stem}{i:03}", seed=i, max_tokens=9) for i in range(100)), None, None))
-    assert loop.pool.kept <= len(stem) // 8 + 2
+    assert loop.pool.kept <= len(stem) // 8 + 2 + MOST_WRITTEN
+
+
+def test_what_was_written_is_kept_for_few_requests_only() -> None:
+    pool = BlockPool(64, 8, most_written=3)
+    for i in range(10):
+        tokens = [1, 2, 3, 4, *(~(10 * i + place) for place in range(20))]
+        lease = pool.open(tokens, total=len(tokens), reuse=0)
+        assert lease is not None
+        pool.grow(lease, len(tokens))
+        pool.remember(lease, tokens, len(tokens))
+        pool.close(lease)
+    assert pool.kept == 3
+    assert pool.available == 64
+
+
+OPENINGS = [f"the same beginning for all, and {'x' * i}" for i in range(9)]
+
+
+def stage_two(answer: Answer) -> list[Request]:
+    """Goes on from what was written."""
+    first = answer.request
+    if first.own or not answer.text:
+        return []
+    return [ask(f"{first.prompt}{answer.text}; and then:", own=answer.text, seed=first.seed + 100)]
+
+
+def test_a_request_goes_on_from_what_the_model_wrote_without_reading_it_again() -> None:
+    backend = ToyBackend(blocks=400)
+    openings = [ask(text, seed=i, key=str(i)) for i, text in enumerate(OPENINGS)]
+    answers = list(scheduler(backend).serve(openings, stage_two, None))
+    second = [answer for answer in answers if answer.request.own]
+    assert len(second) >= 8
+    for answer in second:
+        assert answer.text == expected_text(answer.request)
+        own = len(answer.request.own)
+        before = len(answer.request.prompt) - len("; and then:") - own
+        if own > 4:
+            # All but the last few tokens: beginnings of blocks are shared by fours, and the last one was not computed.
+            assert answer.cached_tokens >= before + own - 5
+
+
+def test_answers_and_kernels_are_the_same_when_what_was_written_is_gone() -> None:
+    """Own tokens are computed in rows of their own, and prompts in pieces of two or more, whatever is in memory."""
+    openings = [ask(text, seed=i, key=str(i)) for i, text in enumerate(OPENINGS)]
+    together = list(scheduler(ToyBackend(blocks=400)).serve(openings, stage_two, None))
+    for answer in together:
+        backend = Kernels(blocks=400)
+        (alone,) = scheduler(backend, chunk=7).serve([answer.request], None, None)
+        assert alone.text == answer.text
+        own = len(answer.request.prompt) - len("; and then:") - len(answer.request.own)
+        places = range(own, own + len(answer.request.own)) if answer.request.own else range(0)
+        for place, single in backend.single.items():
+            assert single == (place in places or place >= alone.prompt_tokens)
+
+
+class Kernels(ToyBackend):
+    """Remembers which places were computed in rows of a single token."""
+
+    def __init__(self, blocks: int) -> None:
+        super().__init__(blocks)
+        self.single: dict[int, bool] = {}
+
+    def run(self, work: Sequence[Work], meanwhile: Callable[[], None]) -> NDArray[np.float32]:
+        for item in work:
+            for place in range(item.past, item.past + len(item.tokens)):
+                self.single.setdefault(place, len(item.tokens) == 1)
+        return super().run(work, meanwhile)
+
+
+def test_no_token_of_a_prompt_is_left_alone_before_what_the_model_wrote() -> None:
+    stem = "b" * 16
+    first = ask(stem + "end", seed=1)
+    for tail in range(6):
+        backend = Kernels(blocks=100)
+        loop = scheduler(backend)
+        list(loop.serve([first], None, None))
+        backend.single.clear()
+        prompt = stem + "c" * tail
+        (answer,) = loop.serve([ask(f"{prompt}own text; and then", own="own text")], None, None)
+        assert answer.text == expected_text(answer.request)
+        assert not any(single for place, single in backend.single.items() if place < len(prompt))
 
 
 def test_prompts_are_never_computed_one_token_at_a_time() -> None:

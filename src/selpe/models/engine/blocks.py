@@ -4,6 +4,7 @@ Memory is a fixed number of blocks of `block_size` tokens. A request leases bloc
 starts, so that whatever has started can finish. Blocks that hold part of some prompt stay findable after their
 request has gone, until the memory is wanted: the next request with the same beginning takes them as they are
 and computes only the rest. Where prompts part in the middle of a block, the block is copied up to that point.
+Blocks that hold what a model wrote are of use to the one request that goes on from it, and soon: few are kept.
 
 A prefix is identified by the exact tokens it holds and by the identity of the block before it, never by a hash
 alone: two different prefixes cannot be taken for each other.
@@ -17,6 +18,9 @@ from dataclasses import dataclass, field
 
 # A block can lend its beginning to a prompt that parts from it; beginnings are indexed at multiples of this.
 GRAIN = 4
+
+# Blocks with written tokens (numbers below zero) that are kept while nobody holds them.
+MOST_WRITTEN = 128
 
 _ROOT = 0
 _Key = tuple[int, tuple[int, ...]]
@@ -51,12 +55,14 @@ class Lease:
 class BlockPool:
     """A fixed set of blocks, handed out by lease and remembered by content."""
 
-    def __init__(self, blocks: int, block_size: int) -> None:
+    def __init__(self, blocks: int, block_size: int, *, most_written: int = MOST_WRITTEN) -> None:
         self.blocks = blocks
         self.block_size = block_size
         self._free = list(range(blocks - 1, -1, -1))
         self._holders = [0] * blocks
         self._idle: OrderedDict[int, None] = OrderedDict()  # findable, held by nobody; the oldest goes first
+        self._idle_written: OrderedDict[int, None] = OrderedDict()  # those of them that hold written tokens
+        self._most_written = most_written
         self._stretches: dict[int, _Stretch] = {}
         self._full: dict[_Key, int] = {}
         self._beginnings: dict[_Key, int] = {}
@@ -82,13 +88,15 @@ class BlockPool:
         """How many of the first tokens lie in blocks computed before, counted in whole blocks."""
         return len(self._match(tokens)[0]) * self.block_size
 
-    def open(self, tokens: Sequence[int], *, total: int, reuse: int) -> Lease | None:
+    def open(self, tokens: Sequence[int], *, total: int, reuse: int, never: int = -1) -> Lease | None:
         """A lease for a request that will hold up to `total` tokens, or None while there is no room for it.
 
-        At most the first `reuse` tokens are taken from blocks computed before. The caller must carry out
-        `lease.copy` (source, target) before the next step.
+        At most the first `reuse` tokens are taken from blocks computed before, and `never` so many. The caller must
+        carry out `lease.copy` (source, target) before the next step.
         """
         shared, prefix = self._match(tokens[:reuse])
+        if shared and len(shared) * self.block_size == never:
+            shared, prefix = self._match(tokens[: never - 1])
         wanted = -(-total // self.block_size) - len(shared)
         woken = sum(1 for block in shared if not self._holders[block])
         if wanted > self.available - woken:
@@ -97,7 +105,7 @@ class BlockPool:
             self._hold(block)
         lease = Lease(list(shared), len(shared) * self.block_size, None, wanted, prefix, len(shared))
         self._promised += wanted
-        self._borrow_beginning(lease, tokens[lease.cached : reuse])
+        self._borrow_beginning(lease, tokens[lease.cached : reuse], never)
         return lease
 
     def grow(self, lease: Lease, length: int) -> None:
@@ -129,10 +137,13 @@ class BlockPool:
                 continue
             if self._findable(block):
                 self._idle[block] = None
+                if self._stretches[block].tokens[-1] < 0:
+                    self._idle_written[block] = None
             else:
-                self._forget(block)
-                self._free.append(block)
+                self._release(block)
         lease.table = []
+        while len(self._idle_written) > self._most_written:
+            self._release(next(iter(self._idle_written)))
 
     def clear(self) -> None:
         """Forgets every prefix that no running request holds."""
@@ -150,11 +161,11 @@ class BlockPool:
             prefix = self._stretches[block].prefix
         return shared, prefix
 
-    def _borrow_beginning(self, lease: Lease, rest: Sequence[int]) -> None:
+    def _borrow_beginning(self, lease: Lease, rest: Sequence[int], never: int) -> None:
         longest = min(len(rest), self.block_size - 1) // GRAIN * GRAIN
         for end in range(longest, 0, -GRAIN):
             source = self._beginnings.get((lease.prefix, tuple(rest[:end])))
-            if source is not None:
+            if source is not None and lease.cached + end != never:
                 # Taking a block may evict the source. Its contents stay until the next step, after the copy.
                 target = self._take(lease)
                 lease.table.append(target)
@@ -180,9 +191,7 @@ class BlockPool:
         for key in stretch.beginnings():
             self._beginnings[key] = block
         if former is not None and former in self._idle and not self._findable(former):
-            del self._idle[former]
-            self._forget(former)
-            self._free.append(former)
+            self._release(former)
 
     def _findable(self, block: int) -> bool:
         """True when it pays to keep this block: it is full, or it is the newest of those that begin as it does.
@@ -205,8 +214,18 @@ class BlockPool:
             if self._beginnings.get(key) == block:
                 del self._beginnings[key]
 
-    def _hold(self, block: int) -> None:
+    def _release(self, block: int) -> None:
+        """Gives a block that nobody holds back, with what it contains."""
+        self._wake(block)
+        self._forget(block)
+        self._free.append(block)
+
+    def _wake(self, block: int) -> None:
         self._idle.pop(block, None)
+        self._idle_written.pop(block, None)
+
+    def _hold(self, block: int) -> None:
+        self._wake(block)
         self._holders[block] += 1
 
     def _take(self, lease: Lease) -> int:
@@ -219,6 +238,7 @@ class BlockPool:
         return block
 
     def _evict(self) -> int:
-        block, _ = self._idle.popitem(last=False)
+        block = next(iter(self._idle))
+        self._wake(block)
         self._forget(block)
         return block

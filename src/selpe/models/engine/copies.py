@@ -1,39 +1,50 @@
-"""Texts that an answer must not copy: once five words of one stand in a row, the sixth is held back.
+"""Texts that an answer must not copy: once five words of one stand in a row, the sixth is held back; of a text of four
+or five words, the last.
 
 Small models like to repeat the examples that they are shown. A copy that is noticed when the record is whole has cost
-all of its tokens; here it is not written in the first place, and what goes before it stays.
+all of its tokens; here it is not written in the first place, and what goes before it stays. Words count, whatever their
+case and whatever stands between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
+import re
+from collections import Counter
+from collections.abc import Mapping
+from functools import cached_property
 
-from selpe.models.base import COPIED_WORDS, WORD
+from selpe.models.base import COPIED_WORDS, WHOLE_WORDS, WORD
 from selpe.models.engine.sampling import Row
 from selpe.models.engine.vocabulary import Vocabulary
 
 _MOST_KEPT = 4096
-_Run = tuple[list[int], int]  # tokens of five words in a row, and the token that begins the sixth
+_TAIL = 200  # bytes of an answer in which its last five words are looked for
+_LEAST = 3  # letters of a word by which a token that begins it can be told; fewer are mostly words themselves
+_ONE_WORD = re.compile(r"([\W_]*)([^\W_]+)[\W_]*")
+_Tokens = tuple[frozenset[int], frozenset[int]]  # that begin a word: behind a blank or the like, and without one
 
 
 class CopyGuard:
     """What an answer must not say next, lest it copy one of some texts."""
 
-    __slots__ = ("_runs",)
+    __slots__ = ("_next",)
 
-    def __init__(self, runs: Sequence[_Run]) -> None:
-        self._runs: dict[int, list[_Run]] = {}  # by the last token, which is nearly always another one
-        for run in runs:
-            self._runs.setdefault(run[0][-1], []).append(run)
+    def __init__(self, following: Mapping[tuple[str, ...], _Tokens]) -> None:
+        self._next = following  # by five words in a row, or all words but the last of a short text
 
-    def held_back(self, row: Row, tokens: list[int]) -> Row:
-        """The row after these tokens, with what would go on copying below all else."""
-        copied = [then for before, then in self._runs.get(tokens[-1], ()) if tokens[-len(before) :] == before]
+    def held_back(self, row: Row, text: bytes | bytearray) -> Row:
+        """The row after this text, with what would go on copying below all else."""
+        said = text[-_TAIL:].decode("utf-8", "ignore").lower()
+        words = tuple(WORD.findall(said)[1 - COPIED_WORDS :])
+        ends = (words[start:] for start in range(max(0, len(words) - WHOLE_WORDS + 2)))
+        copied = [self._next[end] for end in ends if end in self._next]
         if not copied:
             return row
+        tokens = frozenset[int]().union(*(behind_blank for behind_blank, _ in copied))
+        if not WORD.match(said[-1]):
+            tokens = tokens.union(*(directly for _, directly in copied))
         row = row.copy()
-        row[copied] = row.min() - 1000.0
+        row[list(tokens)] = row.min() - 1000.0
         return row
 
 
@@ -42,7 +53,7 @@ class CopyGuards:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._runs: dict[str, list[_Run]] = {}
+        self._words: dict[str, _Tokens] = {}
         self._made: dict[tuple[str, ...], CopyGuard] = {}
 
     def against(self, texts: tuple[str, ...]) -> CopyGuard | None:
@@ -52,29 +63,51 @@ class CopyGuards:
         if texts not in self._made:
             if len(self._made) >= _MOST_KEPT:
                 self._made.clear()
-            self._made[texts] = CopyGuard([run for text in texts for run in self._runs_of(text)])
+                self._words.clear()
+            self._made[texts] = self._guard(texts)
         return self._made[texts]
 
-    def _runs_of(self, text: str) -> list[_Run]:
-        if text not in self._runs:
-            if len(self._runs) >= _MOST_KEPT:
-                self._runs.clear()
-            # A text begins with a token of its own where it does not follow a blank.
-            self._runs[text] = [*self._found(f" {text}"), *self._found(text)]
-        return self._runs[text]
+    def _guard(self, texts: tuple[str, ...]) -> CopyGuard:
+        texts_with = Counter(run for text in texts for run in _runs(text))
+        found: dict[tuple[str, ...], _Tokens] = {}
+        for (*before, last), count in texts_with.items():
+            # Numbers are not held back: another digit is another fact, and no other wording. Nor are words that several
+            # texts share: they are a form.
+            if count == 1 and not last.isdigit():
+                known, more = found.get(tuple(before), (frozenset(), frozenset())), self._beginning(last)
+                found[tuple(before)] = (known[0] | more[0], known[1] | more[1])
+        return CopyGuard(found)
 
-    def _found(self, text: str) -> list[_Run]:
-        tokens = self._vocabulary.encode(text)
-        pieces = [self._vocabulary.pieces[token] for token in tokens]
-        if b"".join(pieces) != text.encode():
-            return []  # a tokenizer that changes texts: what it would write cannot be told
-        ends = list(accumulate(map(len, pieces)))
-        words = list(WORD.finditer(text))
-        starts = [len(text[: word.start()].encode()) for word in words]
-        at = [next(i for i, end in enumerate(ends) if end > start) for start in starts]  # the token of each word
-        return [
-            (tokens[first:sixth], tokens[sixth])
-            for first, sixth, word in zip(at, at[COPIED_WORDS - 1 :], words[COPIED_WORDS - 1 :], strict=False)
-            # Numbers are not held back: another digit is another fact, and no other wording.
-            if first < sixth and not word[0].isdigit()
-        ]
+    def _beginning(self, word: str) -> _Tokens:
+        """The tokens that begin a word: all of it or enough, or what the tokenizer would begin it with."""
+        if word not in self._words:
+            parts = {word[:end] for end in range(_LEAST, len(word))} | {word}
+            tokens = [token for part in parts for token in self._by_part.get(part, ())]
+            for said in (word, word.title()):
+                tokens += self._vocabulary.encode(said)[:1] + self._vocabulary.encode(f" {said}")[:1]
+            matches = {token: match for token in tokens if (match := self._match(token))}
+            behind_blank = frozenset(token for token, match in matches.items() if match[1])
+            self._words[word] = behind_blank, frozenset(matches) - behind_blank
+        return self._words[word]
+
+    @cached_property
+    def _by_part(self) -> dict[str, list[int]]:
+        """The tokens that hold one word or a part of one, by that."""
+        found: dict[str, list[int]] = {}
+        for token in range(len(self._vocabulary.pieces)):
+            if match := self._match(token):
+                found.setdefault(match[2].lower(), []).append(token)
+        return found
+
+    def _match(self, token: int) -> re.Match[str] | None:
+        # The first byte of a letter of several bytes is no letter yet, but a word can begin with it.
+        return _ONE_WORD.fullmatch(self._vocabulary.pieces[token].decode("utf-8", "replace").replace("�", "0"))
+
+
+def _runs(text: str) -> set[tuple[str, ...]]:
+    """The runs of words by which a copy of a text is known: six in a row, or all of a text of four or five."""
+    words = tuple(WORD.findall(text.lower()))
+    if len(words) < WHOLE_WORDS:
+        return set()
+    length = min(COPIED_WORDS, len(words))
+    return {words[start : start + length] for start in range(len(words) - length + 1)}

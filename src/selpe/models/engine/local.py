@@ -4,7 +4,7 @@
     for answer in model.generate(requests): …
 
 The answer to a request depends on the request alone: not on its neighbours, on what was asked before, or on how
-many requests run at a time. (Measured with the AVX-512 kernels of the pinned OpenVINO; other kernels may round a
+many requests run at a time. (Measured with the AVX-512 and AVX2 kernels of the pinned OpenVINO; others may round a
 single token differently. The same batch on the same machine always gives the same bytes.)
 """
 

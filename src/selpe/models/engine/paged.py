@@ -6,7 +6,8 @@ its version is pinned. Where it fails, `open.py` takes llama.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,23 @@ from numpy.typing import NDArray
 from selpe.errors import ModelError
 from selpe.models.engine.runtime import Precision, openvino, settings
 from selpe.models.engine.schedule import Work
+from selpe.models.machine import this_machine
 
 BLOCK_SIZE = 32  # fixed by OpenVINO's CPU kernels
 _WANTED_ROWS = "selpe_wanted_rows"
+
+# Without AVX-512, a few more rows than these go through kernels that round differently.
+MOST_ROWS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Tokens that follow `past` others in the blocks of `table`; `sampled` says that their logits are wanted."""
+
+    tokens: list[int]
+    past: int
+    table: list[int]
+    sampled: bool
 
 
 class PagedBackend:
@@ -34,6 +49,7 @@ class PagedBackend:
         compiled = core.compile_model(model, "CPU", settings(threads, precision))
         self._request = compiled.create_infer_request()
         self._tensor = ov.Tensor
+        self._most = None if "avx512f" in this_machine().instruction_sets else MOST_ROWS
         inputs = [port for port in compiled.inputs if "_cache." in port.get_any_name()]
         shapes = [[side.get_length() for side in list(port.get_partial_shape())[1:]] for port in inputs]
         types = [port.get_element_type().to_dtype() for port in inputs]
@@ -50,25 +66,32 @@ class PagedBackend:
 
     def run(self, work: Sequence[Work], meanwhile: Callable[[], None]) -> NDArray[np.float32]:
         """The logits after the last token of each sampled piece of work, in order."""
-        pieces = [(item.tokens, item.past, item.table) for item in work]
-        if len(pieces) == 1 and len(pieces[0][0]) == 1:
+        parts = list(parts_of([Piece(item.tokens, item.past, item.table, item.sampled) for item in work], self._most))
+        found = [self._infer(part, meanwhile if part is parts[0] else _nothing) for part in parts]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _infer(self, part: list[Piece], meanwhile: Callable[[], None]) -> NDArray[np.float32]:
+        pieces = list(part)
+        if len(pieces) == 1 and len(pieces[0].tokens) == 1:
             # One row alone would go through kernels that round differently from those of a batch.
-            pieces.append(([0], 0, [self._spare]))
-        counts = np.array([len(tokens) for tokens, _, _ in pieces], np.int64)
-        pasts = np.array([past for _, past, _ in pieces], np.int64)
+            pieces.append(Piece([0], 0, [self._spare], sampled=False))
+        counts = np.array([len(piece.tokens) for piece in pieces], np.int64)
+        pasts = np.array([piece.past for piece in pieces], np.int64)
         begins = np.concatenate(([0], np.cumsum(counts)))
         used = -(-(pasts + counts) // BLOCK_SIZE)
-        tables = chain.from_iterable(table[:n] for (_, _, table), n in zip(pieces, used.tolist(), strict=True))
-        sampled = np.array([item.sampled for item in work] + [False] * (len(pieces) - len(work)))
+        tables = chain.from_iterable(piece.table[:n] for piece, n in zip(pieces, used.tolist(), strict=True))
+        sampled = np.array([piece.sampled for piece in pieces])
+        wanted = begins[1:][sampled] - 1
         inputs = {
-            "input_ids": np.fromiter(chain.from_iterable(tokens for tokens, _, _ in pieces), np.int64),
+            "input_ids": np.fromiter(chain.from_iterable(piece.tokens for piece in pieces), np.int64),
             "position_ids": np.arange(begins[-1]) + np.repeat(pasts - begins[:-1], counts),
             "past_lens": pasts.astype(np.int32),
             "subsequence_begins": begins.astype(np.int32),
             "block_indices": np.fromiter(tables, np.int32),
             "block_indices_begins": np.concatenate(([0], np.cumsum(used))).astype(np.int32),
             "max_context_len": np.array((pasts + counts).max(), np.int32),
-            _WANTED_ROWS: begins[1:][sampled] - 1,
+            # The last product is one of those that round a lonely row differently, without AVX-512.
+            _WANTED_ROWS: np.repeat(wanted, 2) if len(wanted) == 1 else wanted,
         }
         for name, value in inputs.items():
             self._request.set_tensor(name, self._tensor(value))
@@ -78,7 +101,8 @@ class PagedBackend:
         finally:
             self._request.wait()
         logits: NDArray[np.float32] = self._request.get_output_tensor(0).data
-        return logits.reshape(-1, logits.shape[-1])
+        rows = logits.reshape(-1, logits.shape[-1])[: len(wanted)]
+        return rows if self._most is None else rows.copy()  # the next part overwrites them
 
     def copy(self, source: int, target: int) -> None:
         """Copies one block's contents into another."""
@@ -89,6 +113,32 @@ class PagedBackend:
         """Frees the model and the blocks."""
         self._request = None
         self._caches = []
+
+
+def parts_of(pieces: Sequence[Piece], most: int | None) -> Iterator[list[Piece]]:
+    """The pieces in parts of at most so many rows, to be computed one after the other; longer ones are divided.
+
+    No piece of a prompt becomes a single row by that.
+    """
+    part: list[Piece] = []
+    room = most or 0
+    for piece in pieces:
+        rest = piece
+        while most is not None and len(rest.tokens) > room:
+            if room > 1 and len(rest.tokens) > 2:
+                cut = room - 1 if len(rest.tokens) - room == 1 else room
+                if cut > 1:
+                    part.append(Piece(rest.tokens[:cut], rest.past, rest.table, sampled=False))
+                    rest = replace(rest, tokens=rest.tokens[cut:], past=rest.past + cut)
+            yield part
+            part, room = [], most
+        part.append(rest)
+        room -= len(rest.tokens)
+    yield part
+
+
+def _nothing() -> None:
+    """What is done meanwhile, where everything has been done."""
 
 
 def _paged_model(core: Any, graph: Path) -> Any:

@@ -6,9 +6,10 @@ they end. While the model computes, the grammars' masks for the tokens about to 
 requests are left, guesses at what they write next are computed along with them, from what they have said before.
 
 What a request is answered does not depend on its neighbours. Prompts are computed in pieces of two tokens or more
-and only blocks computed that way are shared, because kernels for a single token round differently. What is written is
-computed in rows of a single token, also where several are known: the other kernels repack the whole context first,
-which costs as much as the attention of ten rows, and a token's row is the same whichever turn computes it.
+because kernels for a single token round differently. What is written is computed in rows of a single token, also where
+several are known: the other kernels repack the whole context first, which costs as much as the attention of ten rows,
+and a token's row is the same whichever turn computes it. So a request that goes on from what the model wrote before
+finds it in memory, and has the same answer where it is gone and is computed again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from selpe.models.engine.copies import CopyGuards
 from selpe.models.engine.grammar import Grammars
 from selpe.models.engine.sampling import choose
 from selpe.models.engine.sequence import Sequence
-from selpe.models.engine.vocabulary import Vocabulary
+from selpe.models.engine.vocabulary import Vocabulary, places_of
 
 # Prompt tokens computed in one turn: enough to fill the cores, few enough that writers are not kept waiting long.
 CHUNK = 512
@@ -205,7 +206,8 @@ class _Stream:
             guide = scheduler.grammars.guide(request)
             limit = min(max(request.max_tokens, 1), room)
             copies = scheduler.guards.against(request.unlike)
-            return Sequence(request, prompt, guide, scheduler.vocabulary.pieces, limit=limit, copies=copies)
+            own = places_of(request.own, prompt, scheduler.vocabulary.names)
+            return Sequence(request, prompt, guide, scheduler.vocabulary.pieces, limit=limit, copies=copies, own=own)
         except ModelError as error:
             return Answer(request, "", "error", prompt_tokens=len(prompt), error=error)
         except ValueError as error:
@@ -213,9 +215,10 @@ class _Stream:
 
     def _start(self, sequence: Sequence) -> bool:
         reuse = max(sequence.given - 2, 0)
-        if reuse and self._soon_known(sequence.tokens[:reuse]):
+        if reuse and self._soon_known(sequence.identity[:reuse]):
             return False
-        lease = self._pool.open(sequence.tokens, total=sequence.reach, reuse=reuse)
+        # Of a prompt no token is computed alone, so what is shared does not end one before those of the model's own.
+        lease = self._pool.open(sequence.identity, total=sequence.reach, reuse=reuse, never=sequence.own.start - 1)
         if lease is None:
             return False
         if lease.copy is not None:
@@ -228,28 +231,19 @@ class _Stream:
         """True when a running prompt is about to compute a block that this one could share."""
         least = self._pool.known(tokens) + self._pool.block_size
         return least <= len(tokens) and any(
-            other.computed < least <= other.given and tokens[:least] == other.tokens[:least] for other in self._running
+            other.computed < least <= other.given and tokens[:least] == other.identity[:least]
+            for other in self._running
         )
 
     def _plan(self) -> list[Work]:
         budget = self._scheduler.chunk
         work = []
         for sequence in self._running:
-            past = sequence.computed
-            count = len(sequence.tokens) - past
-            if past < sequence.given:
-                count = _piece(count, budget)
-                budget -= count
-            if not count:
-                continue
-            lease = sequence.leased
-            end = past + count
-            self._pool.grow(lease, end)
-            step = count if past < sequence.given else 1
-            work += [
-                Work(sequence, sequence.tokens[at : at + step], at, lease.table, at + step == len(sequence.tokens))
-                for at in range(past, end, step)
-            ]
+            table, whole = sequence.leased.table, len(sequence.tokens)
+            for start, end in sequence.pieces(budget):
+                self._pool.grow(sequence.leased, end)
+                work.append(Work(sequence, sequence.tokens[start:end], start, table, end == whole))
+                budget -= end - start if start < sequence.given else 0
         share = (FREE_ROWS - sum(len(item.tokens) for item in work)) // len(self._running)
         return work if share < 1 else [piece for item in work for piece in (item, *self._guesses(item, share))]
 
@@ -281,7 +275,7 @@ class _Stream:
         else:
             self._scheduler.written += len(item.tokens)
         if item.past < sequence.given and sequence.lease is not None:
-            self._pool.remember(sequence.lease, sequence.tokens, min(sequence.computed, sequence.given))
+            self._pool.remember(sequence.lease, sequence.identity, min(sequence.computed, sequence.given))
 
     def _came_true(self, item: Work, index: int) -> bool:
         """True when a guess is what the sequence has written, and its logits tell what comes next."""
@@ -312,13 +306,8 @@ class _Stream:
     def _retire(self, sequence: Sequence, error: ModelError | None = None) -> Answer:
         lease, sequence.lease = sequence.lease, None
         if lease is not None:
+            if sequence.guide is None and sequence.finish is not None and sequence.computed > sequence.given:
+                # A free text may be gone on from: its own tokens are kept as long as there is room.
+                self._pool.remember(lease, sequence.identity, sequence.computed)
             self._pool.close(lease)
         return sequence.answer(error)
-
-
-def _piece(count: int, budget: int) -> int:
-    """How many of a prompt's `count` tokens to compute now: never one alone, and never leaving one alone."""
-    if count <= budget:
-        return count
-    piece = budget - 1 if count - budget == 1 else budget
-    return piece if piece > 1 else 0

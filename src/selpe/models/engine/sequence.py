@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import time
+from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
 
 from selpe.errors import ModelError
@@ -21,7 +22,8 @@ class Sequence:
     """A request that has been taken up.
 
     `tokens` are the prompt and all that was written; the first `computed` of them are in the KV blocks. The first
-    `given` were known before the model had its say: the prompt, and what the grammar forces at the start.
+    `given` were known before the model had its say: the prompt, and what the grammar forces at the start. Those at the
+    places `own` the model wrote itself, earlier: like all that it writes, they are computed in rows of their own.
     """
 
     __slots__ = (
@@ -41,6 +43,8 @@ class Sequence:
         "given",
         "guide",
         "lease",
+        "marks",
+        "own",
         "prompt_length",
         "request",
         "taste",
@@ -56,10 +60,12 @@ class Sequence:
         *,
         limit: int,
         copies: CopyGuard | None = None,
+        own: range = range(0),
     ) -> None:
         self.request = request
         self.tokens = list(prompt)
         self.prompt_length = len(prompt)
+        self.own = own
         self.guide = guide
         self.taste = Taste(request.temperature, request.min_p, request.top_p)
         self.computed = 0
@@ -78,6 +84,7 @@ class Sequence:
         self._began = time.monotonic()
         self._follow_guide()
         self.given = len(self.tokens)
+        self.marks = [~token if place in own else token for place, token in enumerate(self.tokens)]
 
     @property
     def written(self) -> int:
@@ -88,6 +95,27 @@ class Sequence:
     def reach(self) -> int:
         """How many tokens prompt and answer can have at most."""
         return self.prompt_length + self._limit
+
+    @property
+    def identity(self) -> list[int]:
+        """The tokens as their blocks are found by: those in rows of their own are other numbers than those of prompts,
+        because other kernels compute them, and round differently."""
+        self.marks += [~token for token in self.tokens[len(self.marks) :]]
+        return self.marks
+
+    def pieces(self, budget: int) -> Iterator[tuple[int, int]]:
+        """What to compute next, as places from and to, in order; of prompts at most `budget` tokens."""
+        at = self.computed
+        while at < self.given and budget > 0:
+            alone = at in self.own
+            end = next((edge for edge in (self.own.start, self.own.stop) if at < edge), self.given)
+            count = min(end - at, budget) if alone else _piece(end - at, budget)
+            if not count:
+                return
+            yield from ((place, place + 1) for place in range(at, at + count)) if alone else [(at, at + count)]
+            at, budget = at + count, budget - count
+        if at >= self.given:
+            yield from ((place, place + 1) for place in range(at, len(self.tokens)))
 
     @property
     def leased(self) -> Lease:
@@ -108,7 +136,7 @@ class Sequence:
     def fresh(self, row: Row) -> Row:
         """The logits with what would only repeat the answer, or copy a text that it must be unlike, held back."""
         if self._copies is not None:
-            row = self._copies.held_back(row, self.tokens)
+            row = self._copies.held_back(row, self._text)
         return row if self._echoes is None else self._echoes.held_back(row, self._pieces.__getitem__)
 
     def guess(self, most: int) -> list[int]:
@@ -179,3 +207,11 @@ class Sequence:
         if found:
             del self._text[min(found) :]
         return bool(found)
+
+
+def _piece(count: int, budget: int) -> int:
+    """How many of a prompt's `count` tokens to compute now: never one alone, and never leaving one alone."""
+    if count <= budget:
+        return count
+    piece = budget - 1 if count - budget == 1 else budget
+    return piece if piece > 1 else 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,6 +37,19 @@ class Vocabulary(Protocol):
 
     def prompt(self, request: Request) -> list[int]:
         """The tokens that the model is to continue."""
+
+
+def places_of(text: str, tokens: Sequence[int], names: Sequence[bytes]) -> range:
+    """The places of the tokens that spell a text where it stands last among them; none where it does not.
+
+    A blank before it belongs to its first token, as a model would have written it.
+    """
+    said, wanted = b"".join(names[token] for token in tokens), text.encode()
+    at = said.rfind(wanted) if wanted else -1
+    if at < 0:
+        return range(0)
+    ends = list(accumulate(len(names[token]) for token in tokens))
+    return range(bisect_right(ends, at), bisect_right(ends, at + len(wanted)))
 
 
 class GenAIVocabulary:

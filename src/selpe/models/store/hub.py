@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+import threading
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -33,6 +34,25 @@ SNAPSHOT_NOT = ("onnx/*", "openvino/*", "*/onnx/*", "*.onnx*", "original/*")
 def endpoint() -> str:
     """The hub's address."""
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
+
+
+def is_reachable(seconds: float = 1.5) -> bool:
+    """Whether the hub answers at once. Looking up its name may hang longer than any timeout, so a thread does it."""
+    answered: list[bool] = []
+
+    def ask() -> None:
+        import httpx
+
+        try:
+            httpx.head(endpoint(), timeout=seconds)
+            answered.append(True)
+        except (httpx.HTTPError, httpx.InvalidURL):
+            return
+
+    asking = threading.Thread(target=ask, name="selpe-hub", daemon=True)
+    asking.start()
+    asking.join(seconds)
+    return bool(answered)
 
 
 def _cache_home() -> Path:
@@ -64,8 +84,27 @@ def fetch(http: httpx.Client, source: HubSource, file: ModelFile, part: Path, pr
 
 def cached_blob(sha256: str) -> Path | None:
     """The file of that hash in the hub's own cache on this machine, where its clients keep large files by hash."""
-    hub = Path(os.environ.get("HF_HUB_CACHE", "") or _cache_home() / "hub")
-    return next(iter(hub.glob(f"models--*/blobs/{sha256}")), None) if sha256 else None
+    return next(iter(_hub_cache().glob(f"models--*/blobs/{sha256}")), None) if sha256 else None
+
+
+def cached_entry(name: str) -> ModelEntry | None:
+    """What the hub's own cache on this machine holds under an `hf:` name of one large file; None where it has not.
+
+    Its clients keep a large file under its hash, and link to it from a folder that is named after the commit.
+    """
+    repo, revision, file = parse(name)
+    snapshots = _hub_cache() / f"models--{repo.replace('/', '--')}" / "snapshots"
+    for path in sorted(snapshots.glob(f"*/{file}")) if file else ():
+        commit, sha256 = path.relative_to(snapshots).parts[0], path.resolve().name
+        if revision in ("main", commit) and re.fullmatch(r"[0-9a-f]{64}", sha256):
+            size = path.stat().st_size
+            held = {"rfilename": file, "size": size, "lfs": {"sha256": sha256}}
+            return _entry(name, repo, file, {"sha": commit, "siblings": [held]})
+    return None
+
+
+def _hub_cache() -> Path:
+    return Path(os.environ.get("HF_HUB_CACHE", "") or _cache_home() / "hub")
 
 
 def parse(name: str) -> tuple[str, str, str]:

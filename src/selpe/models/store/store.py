@@ -25,6 +25,7 @@ from typing import Any
 
 from selpe.errors import ModelError, ModelNotFoundError
 from selpe.models.store.blobs import Blobs, bytes_under, read_json, sha256_of, write_json
+from selpe.models.store.curated import BY_NAME
 from selpe.models.store.download import Progress, Step, client, silent
 from selpe.models.store.fetching import Fetch
 from selpe.models.store.package_index import Wheels
@@ -280,7 +281,7 @@ def _unchanged(path: Path, file: StoredFile) -> bool:
 
 def _outside(name: str) -> Path | None:
     """The path that a name is, when it is one: files outside the store are used where they lie."""
-    if name in REGISTRY or name.startswith("hf:"):
+    if name in REGISTRY or name in BY_NAME or name.startswith("hf:"):
         return None
     path = Path(name).expanduser()
     return path if path.exists() else None
