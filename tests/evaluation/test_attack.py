@@ -130,6 +130,7 @@ def test_held_out_rows_of_other_classes_only_are_no_comparison() -> None:
     found = attacked(NOTES, written(50, 3), low[:20], high)
     assert (found["counts"]["holdout"], found["counts"]["compared"]) == (len(high), 0)
     assert any("nothing to compare with" in note for note in found["notes"])
+    assert found["tests"] == {"count": 0}
 
 
 # -- what it tells ---------------------------------------------------------------------------------------------------
@@ -145,6 +146,9 @@ def test_findings_say_that_they_are_not_for_release_and_from_where_on_they_alarm
     assert "not for release" in found["notes"][0]
     assert found["thresholds"]["significance"] == 0.001
     assert found["thresholds"]["false_positive_rate"] == 0.01
+    tests = found["tests"]
+    assert tests["count"] == 7
+    assert tests["by_chance"] == min(1.0, tests["count"] * tests["smallest"])
     assert found["counts"] == {"synthetic": 20, "private": 60, "holdout": 200, "compared": 60}
 
 

@@ -136,7 +136,7 @@ def test_validity_is_of_raw_outputs_where_they_are_kept_and_in_percent() -> None
 
 def test_what_is_published_has_no_part_that_needs_real_rows() -> None:
     alone = synthetic_only(SCHEMA, drawn(20), encoder=ENCODER)
-    assert set(alone) == {"counts", "validity", "marginals", "text", "diversity", "alarms"}
+    assert set(alone) == {"counts", "validity", "marginals", "text", "diversity", "echoes", "alarms"}
     assert set(alone["diversity"]) == {"synthetic"}
     for marginal in alone["marginals"].values():
         assert set(marginal) == {"kind", "unit", "values", "edges", "synthetic", "missing_synthetic"}

@@ -14,7 +14,7 @@ from scipy.stats import wasserstein_distance
 
 from selpe.evaluation.fidelity.associations import compare_pairs, correlation, correlation_ratio, cramers_v
 from selpe.evaluation.fidelity.distances import total_variation, wasserstein, with_missing
-from selpe.evaluation.fidelity.diversity import measure_diversity
+from selpe.evaluation.fidelity.diversity import alarms, measure_diversity
 from selpe.evaluation.fidelity.marginals import BARS, bin_edges, compare_fields, histogram
 from selpe.evaluation.fidelity.neighbourhoods import draw_map, precision_and_recall
 from selpe.evaluation.fidelity.structure import Nodes, attributes, pairs, summed
@@ -375,6 +375,38 @@ def test_duplicates_by_hand() -> None:
     found = measure_diversity(NODES, records, np.eye(4))
     assert (found.records, found.distinct_records, found.exact_duplicates) == (4, 3, 0.25)
     assert found.near_duplicates == 0.75
+    assert found.repeated_texts == 0.25
+
+
+@pytest.mark.parametrize(
+    ("second", "repeated"),
+    [
+        (("a b c d e f", "other", "south"), True),  # six words, everything else differs
+        (("A, b c; d e F!", "other", "south"), True),  # case and punctuation are no difference
+        (("a b c d e", "other", "south"), False),
+        (("g", "a b c d e f", "south"), False),  # the same words in another field
+        (("g", "x", "north"), False),  # a short text may coincide
+    ],
+)
+def test_a_long_text_that_comes_again_is_a_repetition_whatever_stands_beside_it(
+    second: tuple[str, str, str], repeated: bool
+) -> None:
+    records = [node_record("a b c d e f", "x", "north"), node_record(*second, 7)]
+    found = measure_diversity(NODES, records, np.eye(2))
+    assert (found.exact_duplicates, found.repeated_texts) == (0.0, 0.5 if repeated else 0.0)
+
+
+def test_one_note_under_forty_names_is_an_alarm() -> None:
+    same = [node_record("one note for all of them", "x", "north", number) for number in range(40)]
+    other = [node_record(f"note {number} of a patient on its own", "x", "north", number) for number in range(40)]
+    ours, real = (measure_diversity(NODES, records, np.eye(40)) for records in (same, other))
+    assert ours.exact_duplicates == 0.0
+    (alarm, *_) = alarms(ours, real)
+    assert alarm == (
+        "The table repeats itself: 97.5 % of its records have a text of another one, word for word, or equal it; among "
+        "as many real records it is 0.0 %."
+    )
+    assert not [one for one in alarms(real, real) if "word for word" in one]
 
 
 def test_similarity_and_effective_records_by_hand() -> None:

@@ -70,3 +70,22 @@ def test_a_choice_without_noise_is_shown_as_a_control(tmp_path: Path) -> None:
     assert section["controls"]
     assert section["spending"] is None
     assert section["total"] == "∞"
+
+
+def test_what_was_measured_is_told_and_whether_the_release_follows_it(tmp_path: Path) -> None:
+    (tmp_path / "release").mkdir()
+    axes = [{"field": "urgency", "kind": "class"}, {"field": "topic", "kind": "text"}]
+    measured = {
+        "looks": [{"tables": [{"axes": axes}]}], "written_by_the_counts": 0.0, "rest_of_any_class": False,
+        "counted": "private records",
+    }  # fmt: skip
+    (tmp_path / "release" / "measurements.json").write_text(json.dumps(measured), encoding="utf-8")
+    found = told(tmp_path, Started(1, 8, 24), chosen("field-1", 0.1), chosen("measure-1", 0.8), chosen("bundle", 0.1))
+    assert found["measured"]["fields"] == [["topic"]]
+    section = making_section({"making": found, "winners": None, "subject": {"epsilon": 2.0}}, {"topic": "Topic"})
+    assert section is not None
+    assert section["measured"].startswith("Counted with noise: Topic. The last private choice took a release that does")
+    for words in ("vote for field 1 to count", "noisy counts, look 1", "choice among whole releases"):
+        assert words in section["spending"]
+    (tmp_path / "release" / "measurements.json").write_text("{", encoding="utf-8")
+    assert told(tmp_path)["measured"] is None

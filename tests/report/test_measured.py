@@ -48,6 +48,25 @@ def page(found: dict[str, Any] | None, folder: Path, *, epsilon: float = 2.0) ->
     return Page(summary_page(SCHEMA, drawn(12), json.loads(json.dumps(card)), found))
 
 
+@pytest.mark.parametrize(
+    ("written", "anywhere", "said"),
+    [
+        (0.0, False, "took a release that does not use these counts"),
+        (1.0, False, "100 % of the released records were written to follow these counts; what was not counted is as"),
+        (
+            0.5,
+            True,
+            "50 % of the released records were written to follow these counts; what was not counted comes from",
+        ),
+    ],
+)
+def test_the_page_says_whether_the_release_follows_the_counts(
+    tmp_path: Path, written: float, anywhere: bool, said: str
+) -> None:
+    found = COUNTED | {"written_by_the_counts": written, "rest_of_any_class": anywhere}
+    assert said in page(found, tmp_path).words
+
+
 def bars(found: dict[str, Any], schema: Any = SCHEMA) -> str:
     section = measured_section(found, schema)
     assert section is not None

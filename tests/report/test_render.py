@@ -13,6 +13,7 @@ import example_evaluation as example
 from page_reader import HOSTILE, Page
 from selpe.report.compare import compare_page, compared
 from selpe.report.render import report_page
+from selpe.report.sections.privacy import privacy_section
 from selpe.report.summarize import NOTICE, Subject, sampled, summarize
 from selpe.schema import Record
 from small_world import SCHEMA, drawn
@@ -40,6 +41,52 @@ def test_the_page_has_the_verdict_first_and_every_section() -> None:
     assert NOTICE.split(":")[1].strip(" .") in page.words
     assert page.tags.count("svg") > 12
     assert "How it was made" not in page.words  # it was no run
+
+
+def test_the_page_tells_every_graded_figure_in_words_with_its_rule() -> None:
+    words = " ".join(Page(report_page(evaluation(), SCHEMA)).words.split())
+    assert "Way from chance to real rows 78 % fair: good from 85 %, fair from 50 %" in words
+    assert "Records that copy an example of the schema 0 % good: good up to 1 %, fair up to 5 %" in words
+    assert "Real records with synthetic ones around them (recall) 52 % good: good from 50 %, fair from 20 %" in words
+    assert "The schema's examples alone12 rows" in words
+    assert "palarm below 0.001" in words
+    assert "p < 0.001 in one of 7 tests" in words
+
+
+def test_an_evaluation_of_an_earlier_version_can_be_shown_again() -> None:
+    content = evaluation()
+    for finding in content["verdict"]["findings"]:
+        del finding["parts"]
+    del content["fidelity"]["echoes"], content["attack"]["tests"]
+    for side in content["fidelity"]["diversity"].values():
+        del side["repeated_texts"]
+    words = Page(report_page(content, SCHEMA)).words
+    assert "Usable, with care" in words
+    assert "graded figures" not in words
+
+
+def test_every_test_has_its_p_value_once() -> None:
+    attack = example.attack()
+    attack["tests"] = {"count": 7, "smallest": 0.4, "by_chance": 1.0}
+    section = privacy_section({"attack": attack})
+    assert section is not None
+    assert len([row for row in section["rows"] if row["p"]]) == 7
+
+
+def test_copies_of_examples_are_told_field_by_field() -> None:
+    fidelity = example.fidelity(SCHEMA)
+    fidelity["echoes"]["synthetic"] = {"records": 80, "echoed": 24, "share": 0.3, "fields": {"topic": 24}}
+    words = " ".join(Page(report_page(evaluation(fidelity=fidelity), SCHEMA)).words.split())
+    assert "Copies of the schema's examples30 %0 %" in words
+    assert f"Records with a copy, by field: {SCHEMA.field('topic').title} 24." in words
+    assert "Not ready for use" in words
+
+
+def test_few_real_rows_are_said_to_be_all_there_are() -> None:
+    utility = example.utility(("low", "high"))
+    for score in utility["scores"]:
+        score["rows"] = 30 if score["trained_on"] == "real rows" else score["rows"]
+    assert "As many real rows30 rows, all there are" in Page(report_page(evaluation(utility=utility), SCHEMA)).words
 
 
 def test_the_page_is_self_contained() -> None:

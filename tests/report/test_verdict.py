@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from small_world import SCHEMA
 
 OURS = Subject("desk-1", 80, 8, "urgency", ("low", "high"), "runs/desk-1", True, 2.0, "replace-one")
 THEIRS = Subject("table.csv", 80, 8, "urgency", ("low", "high"))
-VALID = {"rate": 1.0, "total": 80, "invalid": 0}
+VALID = {"rate": 1.0, "total": 80, "invalid": 0, "distinct": 80}
 
 
 def verdict(subject: Subject = OURS, **parts: Any) -> dict[str, Any]:
@@ -35,8 +36,8 @@ def test_three_sentences_name_the_figures_and_their_references() -> None:
     assert "the private rows themselves reach 86.1 and 82.3, and 50 is chance." in useful
     assert faithful.startswith("100 % of the records are valid and the fields' spreads differ from real ones by 0.13")
     assert private == (
-        "The run promises ε = 2 for one record (replace-one). Attacks tell private rows no better than rows that were "
-        "never used."
+        "The run promises ε = 2 for one record (replace-one). No attack passes the threshold of an alarm, p < 0.001 in "
+        "one of 7 tests; the smallest p is 0.40, as it is by chance."
     )
     assert (found["headline"], grades(found)) == ("Usable, with care", ["fair", "good", "good"])
 
@@ -56,7 +57,14 @@ def test_a_table_at_chance_is_not_ready() -> None:
 def test_without_a_control_the_next_step_is_to_make_one() -> None:
     utility = example.utility(("low", "high"))
     utility["scores"] = [score for score in utility["scores"] if score["trained_on"] != "epsilon 0"]
-    assert any("`selpe run --epsilon 0`" in step for step in verdict(utility=utility)["steps"])
+    assert any("`selpe run --control runs/desk-1`" in step for step in verdict(utility=utility)["steps"])
+
+
+def test_a_control_is_not_told_to_make_a_control() -> None:
+    utility = example.utility(("low", "high"))
+    utility["scores"] = [score for score in utility["scores"] if score["trained_on"] != "epsilon 0"]
+    found = verdict(replace(OURS, epsilon=0.0), utility=utility)
+    assert not any("selpe run --control" in step for step in found["steps"])
 
 
 def test_without_real_rows_to_train_on_the_grade_rests_on_chance_alone() -> None:
@@ -91,7 +99,7 @@ def test_missing_classes_and_invalid_rows_are_to_be_seen_to() -> None:
     utility = example.utility(("low", "high"))
     for score in utility["scores"]:
         score["missing"] = ["high"] if score["trained_on"] == "synthetic" else []
-    found = verdict(utility=utility, validity={"rate": 0.9, "total": 80, "invalid": 8})
+    found = verdict(utility=utility, validity=VALID | {"rate": 0.9, "invalid": 8})
     assert "Add records of the missing class high." in found["steps"]
     assert "Leave out or repair the 8 invalid records." in found["steps"]
     assert grades(found)[1] == "fair"
@@ -115,7 +123,7 @@ def test_far_spreads_lower_the_grade(apart: tuple[float, str]) -> None:
 def test_what_was_not_measured_is_said() -> None:
     nothing = Subject("t", 8, 2)
     found = verdict(nothing, utility=None, fidelity=None, attack=None)
-    assert (found["headline"], grades(found)) == ("Not enough was measured to judge", ["unknown"] * 3)
+    assert (found["headline"], grades(found)) == ("Not enough was measured to judge", ["unknown", "unknown", "fair"])
     assert "names no label" in found["findings"][0]["sentence"]
     assert any("--private" in step for step in found["steps"])
     assert "no test records" in verdict(utility=None)["findings"][0]["sentence"]

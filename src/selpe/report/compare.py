@@ -14,7 +14,8 @@ from selpe.run.progress import duration
 
 COLUMNS = (
     ("records", "records"), ("epsilon", "ε"), ("text", "AUC text"), ("structured", "AUC structured"),
-    ("marginals", "spreads"), ("recall", "recall"), ("s_cfg", "S-CFG"), ("tpr", "TPR"), ("alarms", "alarms"),
+    ("marginals", "spreads"), ("recall", "recall"), ("echoes", "copies"), ("s_cfg", "S-CFG"), ("tpr", "TPR"),
+    ("alarms", "alarms"),
     ("seconds", "time"),
 )  # fmt: skip
 
@@ -49,6 +50,7 @@ def _row(evaluation: Mapping[str, Any]) -> dict[str, Any]:
         **{kind: next((one["auc"] for one in scores if one["kind"] == kind), None) for kind in ("text", "structured")},
         "marginals": summary.get("marginals"),
         "recall": summary.get("recall"),
+        "echoes": ((fidelity.get("echoes") or {}).get("synthetic") or {}).get("share"),
         "s_cfg": (fidelity.get("validity") or {}).get("s_cfg"),
         "tpr": max(rates, default=None),
         "alarms": len((evaluation["attack"] or {}).get("alarms", ())) + len(fidelity.get("alarms") or ()),
@@ -77,6 +79,7 @@ def _shown(found: Mapping[str, Any]) -> dict[str, str]:
         "structured": figure(found["structured"], 1),
         "marginals": figure(found["marginals"], 2),
         "recall": percent(found["recall"], 0),
+        "echoes": percent(found["echoes"]),
         "s_cfg": percent(found["s_cfg"] / 100) if known(found["s_cfg"]) else NOTHING,
         "tpr": percent(found["tpr"]),
         "alarms": count(found["alarms"]),
@@ -103,7 +106,13 @@ def _chart(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
 def _best(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Which run has the best figure of each column, where one has: shown in bold."""
     best: dict[str, str] = {}
-    for key, larger in (("text", True), ("structured", True), ("marginals", False), ("recall", True)):
+    for key, larger in (
+        ("text", True),
+        ("structured", True),
+        ("marginals", False),
+        ("recall", True),
+        ("echoes", False),
+    ):
         known_rows = [row for row in rows if known(row["figures"][key])]
         if len(known_rows) > 1:
             ordered = sorted(known_rows, key=lambda row: row["figures"][key], reverse=larger)

@@ -14,7 +14,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,8 +22,9 @@ from selpe.errors import PrivacyError, RunError
 from selpe.evaluation.attack import attack
 from selpe.evaluation.embedding import Remembering, require_local
 from selpe.evaluation.fidelity import fidelity, synthetic_only
+from selpe.evaluation.normalise import normalised
 from selpe.evaluation.plain import plain
-from selpe.evaluation.utility import DEFAULT_VIEWS, utility
+from selpe.evaluation.utility import DEFAULT_VIEWS, Utility, utility
 from selpe.evaluation.winners import winners_over_rounds
 from selpe.models.encoders.base import Encoder
 from selpe.owner_only import make_folder, tighten, write_text
@@ -170,7 +171,7 @@ def _utility(
 ) -> dict[str, Any] | None:
     if not material.test or material.schema.label is None:
         return None
-    return utility(
+    found = utility(
         material.schema,
         material.synthetic,
         material.test,
@@ -181,7 +182,8 @@ def _utility(
         bootstrap=bootstrap,
         allow_remote=True,  # the host has been checked
         progress=_part(tell, "utility", 0.0, 0.5),
-    ).as_dict()
+    )
+    return _with_all_real_rows(found, material).as_dict()
 
 
 def _fidelity(
@@ -235,17 +237,41 @@ def _part(tell: Progress, what: str, begin: float, end: float) -> Progress:
 
 
 def _references(material: Material) -> dict[str, Sequence[Record]]:
-    """What to compare the synthetic table with: the private rows, as many real rows, a control without them."""
+    """What to compare the table with: the private rows, as many real rows, a control, and the schema's examples."""
     found: dict[str, Sequence[Record]] = {}
     if material.private:
         found["private rows"] = material.private
     spare = [*(material.private or ()), *(material.holdout or ())]
-    if len(spare) > len(material.synthetic) or (spare and not material.private):
-        size = min(len(spare), len(material.synthetic))
-        found["real rows"] = random.Random(_SEED).sample(spare, size)
+    if spare and not _are_private_rows(material):
+        found["real rows"] = random.Random(_SEED).sample(spare, min(len(spare), len(material.synthetic)))
     if material.control:
         found["epsilon 0"] = material.control
+    if material.schema.examples:
+        found["schema examples"] = material.schema.examples
     return found
+
+
+def _are_private_rows(material: Material) -> bool:
+    """Whether 'as many real rows' would be the private rows, all of them: no others are there, and not too many."""
+    return not material.holdout and len(material.private or ()) <= len(material.synthetic)
+
+
+def _with_all_real_rows(found: Utility, material: Material) -> Utility:
+    """The scores with 'as many real rows' also where these are the private rows once more; a note says if they are few.
+
+    What is trained on the same rows is not trained twice.
+    """
+    real = len(material.private or ()) + len(material.holdout or ())
+    if not real or not found.scores:
+        return found
+    scores, notes = list(found.scores), list(found.notes)
+    if _are_private_rows(material):
+        again = [replace(score, trained_on="real rows") for score in scores if score.trained_on == "private rows"]
+        scores = [*scores, *again]
+    if real < len(material.synthetic):
+        said = f"There are {real:,} real rows to train on, fewer than the {len(material.synthetic):,} synthetic records"
+        notes.append(f"{said}: 'as many real rows' are all of them.")
+    return Utility(tuple(scores), tuple(notes))
 
 
 def _fingerprint(material: Material) -> str | None:
@@ -258,7 +284,10 @@ def _fingerprint(material: Material) -> str | None:
 
 def _validity(material: Material) -> dict[str, Any]:
     total = len(material.synthetic) + material.invalid
-    return {"rate": len(material.synthetic) / total, "total": total, "invalid": material.invalid}
+    distinct = len({normalised(material.schema, record) for record in material.synthetic})
+    return {
+        "rate": len(material.synthetic) / total, "total": total, "invalid": material.invalid, "distinct": distinct,
+    }  # fmt: skip
 
 
 def _winners(material: Material, encoder: Encoder) -> list[dict[str, Any]] | None:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from selpe.config import IN_MEMORY
 from selpe.errors import ConfigError, DataError
-from selpe.intake import parse_records, read_table
+from selpe.intake import Reading, read_table
 from selpe.intake.addresses import with_password
 from selpe.intake.options import ReadingOptions
 from selpe.report.summarize import Subject
+from selpe.report.words import plural
 from selpe.run.workspace import Workspace
 from selpe.schema import Record, Schema
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from selpe.config import RunConfig
     from selpe.run.lifecycle import Run
 
+_MOST_FIELDS = 5  # kinds of misfit that a note tells
 MOST_OUTPUTS = 5_000  # raw outputs whose validity is judged; of more, every so many-th
 
 
@@ -66,18 +68,19 @@ def gather(
     private: Any = None,
     holdout: Any = None,
     control: Any = None,
+    reading: ReadingOptions | None = None,
 ) -> Material:
     """The material behind what a caller names: a run (its folder) or a table, and real tables as far as there are any.
 
     Of a run, schema, test and private table are taken from its settings where they are not given. `private=False`
-    leaves the private table alone.
+    leaves the private table alone. `reading` says how all tables are read; of a run, its settings do.
     """
     run = _run_at(synthetic)
     notes: list[str] = []
     if run is None:
         if schema is None:
             raise ConfigError("a table needs its schema", hint="give --schema schema.yaml")
-        made, invalid = _readable(synthetic, schema)
+        made, invalid = _readable(synthetic, schema, reading, notes)
         material: dict[str, Any] = {"subject": _stranger(synthetic, schema, len(made) + invalid), "invalid": invalid}
         config: RunConfig | None = None
     else:
@@ -88,7 +91,10 @@ def gather(
     if not made:
         raise DataError("no row fits the schema", where=_name(synthetic), hint="Check that this is the right schema.")
     rest = {"test": test, "private": None if private is False else private, "holdout": holdout}
-    read: dict[str, Any] = {what: _real(source, schema, what, config, notes) for what, source in rest.items()}
+    how = reading or (ReadingOptions() if config is None else replace(ReadingOptions.of(config), unit=None))
+    read: dict[str, Any] = {
+        what: _real(source, schema, what, config=config, notes=notes, how=how) for what, source in rest.items()
+    }
     read["control"] = None if control is None else _control(control, schema)
     _warn_of_overlap(schema, read, notes)
     return Material(schema=schema, synthetic=made, notes=tuple(notes), **material, **read)
@@ -210,25 +216,44 @@ def _private_of(run: Run, notes: list[str]) -> Any:
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _readable(source: Any, schema: Schema) -> tuple[list[Record], int]:
+def _readable(
+    source: Any, schema: Schema, how: ReadingOptions | None = None, notes: list[str] | None = None
+) -> tuple[list[Record], int]:
     """The records of a synthetic table, and how many of its rows are none."""
-    table = read_table(source)
-    reading = parse_records(table, schema)
+    how = how or ReadingOptions()
+    reading = how.reading(how.table(source), schema)
+    if reading.dropped and notes is not None:
+        notes.append(_left_out(reading, "synthetic"))
     return reading.records, reading.dropped
 
 
-def _real(source: Any, schema: Schema, what: str, config: RunConfig | None, notes: list[str]) -> list[Record] | None:
+def _left_out(reading: Reading, what: str) -> str:
+    """How many rows of a table do not fit, and the fields that they fail in, the commonest first. No value is told."""
+    worst = sorted(reading.problems, key=lambda problem: len(problem.rows), reverse=True)
+    told = [
+        f"{len(one.rows):,} in {one.field or 'the row as a whole'} ({one.expected})" for one in worst[:_MOST_FIELDS]
+    ]
+    more = f"; and {len(worst) - len(told)} other kinds" if len(worst) > len(told) else ""
+    said = f"{plural(reading.dropped, 'row')} of the {what} table do not fit the schema and are left out"
+    return f"{said}: {'; '.join(told)}{more}." if told else f"{said}."
+
+
+def _real(
+    source: Any, schema: Schema, what: str, *, config: RunConfig | None, notes: list[str], how: ReadingOptions
+) -> list[Record] | None:
     """The records of a real table, read as the run reads its own; rows that do not fit are left out and counted."""
     if source is None:
         return None
-    how = ReadingOptions() if config is None else replace(ReadingOptions.of(config), unit=None)
     own = config is not None and isinstance(source, str) and source == config.data
-    table = how.table(with_password(source)) if own else read_table(source)
+    if own:
+        source = with_password(source)
+    # How a file is laid out is told of the run's own table alone, or by a caller for tables that have no run.
+    table = how.table(source) if own or config is None else read_table(source)
     reading = how.reading(table, schema)
     if not reading.records:
         raise DataError("no row fits the schema", where=_name(source), hint="`selpe check` lists what is wrong.")
     if reading.dropped:
-        notes.append(f"{reading.dropped:,} rows of the {what} table do not fit the schema and are left out.")
+        notes.append(_left_out(reading, what))
     return [{name: record.get(name) for name in schema.names} for record in reading.records]
 
 
@@ -239,7 +264,9 @@ def _control(source: Any, schema: Schema) -> list[Record]:
         return _readable(source, schema)[0]
     if run.config.epsilon != 0:
         raise ConfigError(
-            "a control must be a run with ε = 0", where=run.name, hint="`selpe run --epsilon 0` spends nothing"
+            "a control must be a run with ε = 0",
+            where=run.name,
+            hint=f"`selpe run --control {run.name}` makes one and spends nothing",
         )
     if run.schema.fingerprint() != schema.fingerprint():
         raise ConfigError("the control has another schema", where=run.name, hint="run it with the same schema file")

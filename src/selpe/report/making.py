@@ -5,6 +5,7 @@ Everything comes from the run's own manifest and event log, which hold nothing o
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -40,6 +41,7 @@ def making(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
         "guide": manifest.get("guide"),
         "bundle": manifest.get("bundle"),
         "adjacency": adjacency,
+        "measured": _measured(Workspace(folder).release.measurements),
         "choices": _choices(events, manifest, adjacency),
         "pools": _pools(events),
         "expected": _expected(manifest.get("plan")),
@@ -50,6 +52,18 @@ def making(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
         "chosen": dict(manifest.get("chosen") or {}),
         "versions": dict(manifest.get("versions") or {}),
     }
+
+
+def _measured(path: Path) -> dict[str, Any] | None:
+    """Which tables were counted, and whether the release follows them; None where nothing was measured."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        tables = content["looks"][-1]["tables"]
+        fields = [[axis["field"] for axis in table["axes"] if axis["kind"] != "class"] for table in tables]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    kept = ("written_by_the_counts", "rest_of_any_class", "counted")
+    return {"fields": fields, **{name: content.get(name) for name in kept}}
 
 
 def _last_attempt(events: Iterable[Event]) -> list[Event]:

@@ -39,7 +39,7 @@ def report_page(evaluation: Mapping[str, Any], schema: Schema | None = None) -> 
         utility=utility_section(evaluation),
         fidelity=fidelity_section(evaluation, titles),
         privacy=privacy_section(evaluation),
-        making=making_section(evaluation),
+        making=making_section(evaluation, titles),
         samples=evaluation["samples"],
         footer=_footer(evaluation),
     )

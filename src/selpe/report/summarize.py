@@ -4,8 +4,9 @@
     subject      name, run, records, fields, label, classes, private, epsilon, adjacency, unit
     tables       how many synthetic, test, private, held-out and control records took part
     tested_on    a fingerprint of the test records: runs can be compared where it is the same
-    verdict      grade, headline, findings (three), steps
-    validity     rate, total, invalid: of the table's own rows
+    verdict      grade, headline, steps, findings (three): question, grade, answer, sentence, steps, parts
+                 (name, title, figure, shown, grade, rule: the figures that were graded)
+    validity     rate, total, invalid, distinct: of the table's own rows
     utility      as evaluation/utility.py gives it, or None
     fidelity     as evaluation/fidelity gives it, or None
     synthetic    what can be said without real rows, where there are none to compare with

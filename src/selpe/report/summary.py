@@ -21,7 +21,7 @@ from selpe.models.encoders.hashing import HashingEncoder
 from selpe.privacy.card_text import reveals_no_number
 from selpe.report.fields import field_panels
 from selpe.report.render import page
-from selpe.report.sections.fidelity import diversity_rows, validity_rows
+from selpe.report.sections.fidelity import diversity_rows, echo_rows, validity_rows
 from selpe.report.sections.measured import measured_section
 from selpe.report.summarize import sampled
 from selpe.report.words import count, epsilon, plural
@@ -58,7 +58,7 @@ def summary_page(
         measured=measured_section(measured, schema),
         validity=validity_rows(found["validity"]),
         fields=field_panels(found, {field.name: field.title for field in schema.fields}),
-        diversity=diversity_rows({"synthetic": variety}),
+        diversity=[*diversity_rows({"synthetic": variety}), *echo_rows(found)],
         looked=None if len(looked) == len(records) else count(len(looked)),
         samples=sampled(schema, records, _SAMPLES),
         settings=[(name, _plain(value)) for name, value in card["public"]["settings"].items() if value is not None],

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.sparse import vstack
 
-from selpe.evaluation.attack.alarms import THRESHOLDS, alarms, notes
+from selpe.evaluation.attack.alarms import THRESHOLDS, alarms, notes, tests
 from selpe.evaluation.attack.copies import Copies, find_copies
 from selpe.evaluation.attack.lineup import SEED, Lineup, LineupResult, summed
 from selpe.evaluation.attack.membership import Membership, area, kernel_distances, summarised, true_positives
@@ -56,6 +56,8 @@ class Attack:
       Clopper–Pearson interval, and what guessing reaches
     - `copies`: {words, private_rows, private_touched, holdout_rows, holdout_touched, synthetic_touched, longest,
       long_words, long_private, long_holdout, p_value, found: [{synthetic, private, words}]}: row positions, no text
+    - `tests`: {count, smallest, by_chance}: tests against held-out rows, their smallest p, and in which share of
+      evaluations at most a clean table has one as small; without held-out rows {count: 0}
     - `alarms`: sentences, empty where nothing is wrong; `notes`: what a reader must know; `thresholds`: name → number
     """
 
@@ -65,6 +67,7 @@ class Attack:
     membership: Mapping[str, Membership | None]
     copies: Copies
     thresholds: Mapping[str, float]
+    tests: Mapping[str, float]
     alarms: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -134,6 +137,7 @@ def attack(
         members,
         passages,
         THRESHOLDS,
+        tests(nrs, dcr, members, passages),
         tuple(alarms(nrs, dcr, members, passages, lineup)),
         tuple(notes(lineup, passages, len(searched) if len(searched) < len(synthetic) else None)),
     )

@@ -10,7 +10,9 @@ Without held-out rows there is nothing to compare with, and only what no common 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from itertools import chain
 
 from selpe.evaluation.attack.copies import LONG, WORDS, Copies
 from selpe.evaluation.attack.lineup import Lineup
@@ -50,6 +52,18 @@ def alarms(nrs: NRS, dcr: DCR, members: Mapping[str, Membership | None], copies:
             f"Private records concerned: {copies.long_private}; words of the longest passage: {copies.longest}."
         )
     return found
+
+
+def tests(nrs: NRS, dcr: DCR, members: Mapping[str, Membership | None], copies: Copies) -> dict[str, float]:
+    """How many tests were made, their smallest p, and how often at most some test of a clean table has one as small.
+
+    Of many tests one is small by chance: the last figure is the smallest p times the number of tests (Bonferroni).
+    """
+    pairs = [(one.p_value, one.auc_p_value) for one in members.values() if one is not None]
+    known = [p for p in (nrs.p_value, dcr.p_value, copies.p_value, *chain(*pairs)) if not math.isnan(p)]
+    if not known:
+        return {"count": 0}
+    return {"count": len(known), "smallest": min(known), "by_chance": min(1.0, len(known) * min(known))}
 
 
 def _beside(nrs: NRS, dcr: DCR, copies: Copies) -> list[str]:

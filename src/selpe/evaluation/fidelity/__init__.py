@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from selpe.evaluation.echoes import echoes
 from selpe.evaluation.embedding import embed, require_local
 from selpe.evaluation.fidelity.associations import Associations, compare_pairs
 from selpe.evaluation.fidelity.diversity import Diversity, alarms, measure_diversity
@@ -55,9 +56,11 @@ class Fidelity:
       synthetic_shares}, vocabulary: {real, synthetic, shared, jaccard, coverage, novelty}}
     - `neighbourhoods`: {precision, recall, k}
     - `map`: {real: [[x, y] …], synthetic, real_labels, synthetic_labels, explained: [x, y]}
-    - `diversity`: {synthetic: {records, distinct_records, exact_duplicates, near_duplicates, distinct_1, distinct_2,
-      distinct_3, self_similarity, nearest_similarity, effective_records}, real: the same}, over equally many records;
-      duplicates are shares
+    - `diversity`: {synthetic: {records, distinct_records, exact_duplicates, repeated_texts, near_duplicates,
+      distinct_1, distinct_2, distinct_3, self_similarity, nearest_similarity, effective_records}, real: the same}, over
+      equally many records; duplicates are shares, and `repeated_texts` counts records that share a long text alone
+    - `echoes`: {synthetic: {records, echoed, share, fields: field → records}, real: the same}: records that copy an
+      example of the schema
     - `reference`: {marginals, associations, key_node_dependency, attribute_match, precision, recall}: the same
       headline figures between two halves of the real rows; `summary` has them for the synthetic table
     - `alarms`: sentences, empty where nothing is wrong; `notes`: what a reader must know
@@ -72,6 +75,7 @@ class Fidelity:
     neighbourhoods: Neighbourhoods
     map: Map
     diversity: Mapping[str, Diversity]
+    echoes: Mapping[str, Mapping[str, Any]]
     summary: Mapping[str, float]
     reference: Mapping[str, float]
     alarms: tuple[str, ...] = ()
@@ -110,6 +114,7 @@ def fidelity(
     built = summed(pairs(there.nodes, here.nodes), attributes(schema, synthetic, real, by_field))
     near = precision_and_recall(there.vectors, here.vectors)
     variety = _diversity(schema, there, here)
+    copied = {"synthetic": _echoes(schema, synthetic), "real": _echoes(schema, real)}
     found = Fidelity(
         {"synthetic": len(synthetic), "real": len(real)},
         valid,
@@ -120,10 +125,11 @@ def fidelity(
         near,
         draw_map(there.vectors, here.vectors, there.labels, here.labels),
         variety,
+        copied,
         _headlines(by_field, by_pair, built.key_node_dependency, built.attribute_match, near),
         _reference(schema, here),
         alarms(variety["synthetic"], variety["real"]) if "real" in variety else alarms(variety["synthetic"]),
-        _notes(schema, synthetic, real, by_field),
+        _notes(schema, synthetic, real, by_field, copied["real"]["echoed"]),
     )
     tell("done", 1.0)
     return found
@@ -155,6 +161,7 @@ def synthetic_only(
         "marginals": fields,
         "text": texts,
         "diversity": {"synthetic": plain(variety)},
+        "echoes": {"synthetic": _echoes(schema, synthetic)},
         "alarms": list(alarms(variety)),
     }
 
@@ -192,6 +199,11 @@ def _validity(schema: Schema, synthetic: Sequence[Record], raw_outputs: Sequence
         **rates,
         "violations": {level: dict(counts) for level, counts in report.violations.items() if counts},
     }
+
+
+def _echoes(schema: Schema, records: Sequence[Record]) -> dict[str, Any]:
+    counted = echoes(schema, records)
+    return {**plain(counted), "share": counted.share}
 
 
 def _diversity(schema: Schema, there: _Side, here: _Side) -> dict[str, Diversity]:
@@ -239,9 +251,14 @@ def _reference(schema: Schema, side: _Side) -> dict[str, float]:
 
 
 def _notes(
-    schema: Schema, synthetic: Sequence[Record], real: Sequence[Record], by_field: Mapping[str, Marginal]
+    schema: Schema, synthetic: Sequence[Record], real: Sequence[Record], by_field: Mapping[str, Marginal], copied: int
 ) -> tuple[str, ...]:
     notes = []
+    if copied:
+        notes.append(
+            f"{copied:,} of the {len(real):,} real records have words of the schema's examples too. Examples must be "
+            "made up: they are public, and the guarantee does not cover them."
+        )
     if schema.label is not None and by_field[schema.label].value > OTHER_CLASSES:
         notes.append(
             "Classes have other shares than among the real rows: fields that go with the class differ with them."

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from selpe.evaluation.normalise import normalised
-from selpe.evaluation.words import grams, passages, words
+from selpe.evaluation.grades import BOUNDS, Bounds
+from selpe.evaluation.normalise import Normalised, normalised
+from selpe.evaluation.words import grams, passages, text_fields, words
+from selpe.method.echoes import is_long
 from selpe.schema import Record, Schema, TextField
 
 NEAR = 0.8  # the share of words and values that two near duplicates have in common (Jaccard)
 CHUNK = 256
-
-# Above these, a table repeats itself: with real rows, by how much it may exceed theirs; alone, the share itself.
-MORE_EXACT, MORE_NEAR, FEWER_EFFECTIVE = 0.1, 0.3, 1 / 3
-MOST_EXACT, MOST_NEAR = 0.5, 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,7 @@ class Diversity:
     records: int
     distinct_records: int
     exact_duplicates: float  # the share of records that an earlier record equals
+    repeated_texts: float  # the share that an earlier record equals, or shares a long text with, word for word
     near_duplicates: float  # the share of records with another one that shares most words and values
     distinct_1: float  # distinct words per word, then pairs and triples of words
     distinct_2: float
@@ -50,6 +50,7 @@ def measure_diversity(schema: Schema, records: Sequence[Record], vectors: NDArra
         len(records),
         len(exact),
         1 - len(exact) / len(records) if records else math.nan,
+        _repeated(schema, records),
         _near_duplicates(schema, records),
         _distinct(schema, records, 1),
         _distinct(schema, records, 2),
@@ -60,20 +61,34 @@ def measure_diversity(schema: Schema, records: Sequence[Record], vectors: NDArra
     )
 
 
+Figures = Mapping[str, Any]  # a Diversity as plain data
+
+
+def judged(synthetic: Figures, real: Figures | None = None) -> dict[str, tuple[float | None, Bounds]]:
+    """What of a table's diversity is graded, with its bounds: repetition beyond that of real records, and variety."""
+    found: dict[str, tuple[float | None, Bounds]] = {}
+    for name, figure in (("repeated", "repeated_texts"), ("near", "near_duplicates")):
+        share = _known(synthetic.get(figure))
+        if real is not None and share is not None:
+            share = max(0.0, share - (_known(real.get(figure)) or 0.0))
+        found[name] = share, BOUNDS[name if real is not None else f"{name}_alone"]
+    if real is not None:
+        ours, theirs = _known(synthetic.get("effective_records")), _known(real.get("effective_records"))
+        found["effective"] = ours / theirs if ours is not None and theirs else None, BOUNDS["effective"]
+    return found
+
+
 def alarms(synthetic: Diversity, real: Diversity | None = None) -> tuple[str, ...]:
-    """What is wrong with a table's diversity, in plain words."""
+    """What is wrong with a table's diversity, in plain words: whatever is graded as poor."""
+    ours, theirs = asdict(synthetic), None if real is None else asdict(real)
+    poor = [name for name, (figure, bounds) in judged(ours, theirs).items() if bounds.grade(figure) == "poor"]
     found = []
-    exact = MOST_EXACT if real is None else _or_zero(real.exact_duplicates) + MORE_EXACT
-    near = MOST_NEAR if real is None else _or_zero(real.near_duplicates) + MORE_NEAR
-    if synthetic.exact_duplicates > exact:
-        beside = "" if real is None else f"; among as many real records it is {_percent(real.exact_duplicates)}"
-        share = _percent(synthetic.exact_duplicates)
-        found.append(f"The table repeats itself: {share} of its records equal another one{beside}.")
-    elif synthetic.near_duplicates > near:
-        beside = "" if real is None else f"; among as many real records it is {_percent(real.near_duplicates)}"
-        share = _percent(synthetic.near_duplicates)
+    if "repeated" in poor:
+        found.append(f"The table repeats itself: {_repetition(synthetic)}{_beside(theirs, 'repeated_texts')}.")
+    elif "near" in poor:
+        share, beside = _percent(synthetic.near_duplicates), _beside(theirs, "near_duplicates")
         found.append(f"The table repeats itself with few words changed: {share} have a near duplicate{beside}.")
-    if real is not None and synthetic.effective_records < FEWER_EFFECTIVE * real.effective_records:
+    if real is not None and "effective" in poor:
         found.append(
             f"The table is narrow: it is as diverse as {synthetic.effective_records:.1f} unlike records; as many real "
             f"records are worth {real.effective_records:.1f}."
@@ -81,12 +96,44 @@ def alarms(synthetic: Diversity, real: Diversity | None = None) -> tuple[str, ..
     return tuple(found)
 
 
-def _or_zero(value: float) -> float:
-    return 0.0 if math.isnan(value) else value
+def _repetition(synthetic: Diversity) -> str:
+    share = _percent(synthetic.repeated_texts)
+    if synthetic.exact_duplicates == synthetic.repeated_texts:
+        return f"{share} of its records equal another one"
+    return f"{share} of its records have a text of another one, word for word, or equal it"
+
+
+def _beside(real: Figures | None, figure: str) -> str:
+    return "" if real is None else f"; among as many real records it is {_percent(real[figure])}"
+
+
+def _known(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+def _repeated(schema: Schema, records: Sequence[Record]) -> float:
+    """The share of records that an earlier one equals, or whose long text an earlier one has in the same field.
+
+    Other fields may differ: one note under forty patients is one note. Short texts may coincide.
+    """
+    seen: set[tuple[str, ...] | Normalised] = set()
+    again = 0
+    for record in records:
+        own = {normalised(schema, record), *_long_texts(schema, record)}
+        again += not seen.isdisjoint(own)
+        seen |= own
+    return again / len(records) if records else math.nan
+
+
+def _long_texts(schema: Schema, record: Record) -> Iterator[tuple[str, ...]]:
+    for field in text_fields(schema):
+        value = record.get(field.name)
+        if isinstance(value, str) and is_long(value):
+            yield field.name, *words(value)
 
 
 def _distinct(schema: Schema, records: Sequence[Record], n: int) -> float:

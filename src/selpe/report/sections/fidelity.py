@@ -34,7 +34,8 @@ def fidelity_section(evaluation: Mapping[str, Any], titles: Mapping[str, str]) -
         "matrices": _matrices(found.get("associations"), titles),
         "map": _map(found),
         "validity": validity_rows(found.get("validity") or {}),
-        "diversity": diversity_rows(found.get("diversity") or {}),
+        "diversity": [*diversity_rows(found.get("diversity") or {}), *echo_rows(found)],
+        "copies": _copies(found, titles),
         "alarms": found.get("alarms") or [],
         "notes": found.get("notes") or [],
     }
@@ -95,6 +96,7 @@ def diversity_rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
     ours, theirs = found.get("synthetic") or {}, found.get("real") or {}
     forms: dict[str, tuple[str, Callable[[Any], str]]] = {
         "exact_duplicates": ("Exact duplicates", percent),
+        "repeated_texts": ("Records or long texts that come again", percent),
         "near_duplicates": ("Near duplicates", percent),
         "distinct_1": ("Distinct words", percent),
         "distinct_2": ("Distinct pairs of words", percent),
@@ -108,6 +110,20 @@ def diversity_rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
         for key, (title, form) in forms.items()
         if known(ours.get(key))
     ]
+
+
+def echo_rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The share of records that copy an example of the schema, as a row of the same table."""
+    ours, theirs = (((found.get("echoes") or {}).get(side) or {}).get("share") for side in ("synthetic", "real"))
+    if not known(ours):
+        return []
+    return [{"name": "Copies of the schema's examples", "synthetic": percent(ours), "real": _known(theirs, percent)}]
+
+
+def _copies(found: Mapping[str, Any], titles: Mapping[str, str]) -> str:
+    """Which fields copy examples, and how often."""
+    fields = ((found.get("echoes") or {}).get("synthetic") or {}).get("fields") or {}
+    return ", ".join(f"{titles.get(name, name)} {count(times)}" for name, times in fields.items())
 
 
 def _matrices(found: Any, titles: Mapping[str, str]) -> list[dict[str, Any]]:

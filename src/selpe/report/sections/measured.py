@@ -12,7 +12,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from selpe.report.svg import across, along, bar, dot, picture, tag
-from selpe.report.words import compact, count, percent, plural, short
+from selpe.report.words import compact, count, known, percent, plural, short
 from selpe.schema import Schema
 
 MOST = 12  # codes of a table that are shown
@@ -50,7 +50,21 @@ def measured_section(measured: Mapping[str, Any] | None, schema: Schema) -> dict
         "control": look["noise"]["law"] == "none",
         "earlier": plural(earlier, "earlier look") if earlier else "",
         "use": measured["how_to_use"],
+        "taken": taken(measured),
     }
+
+
+def taken(measured: Mapping[str, Any]) -> str:
+    """Whether the released records follow the counts: the last private choice may prefer a release without them."""
+    share = measured.get("written_by_the_counts")
+    if not known(share):
+        return ""
+    if not share:
+        return "The last private choice took a release that does not use these counts: its records do not follow them."
+    said = f"{percent(share, 0)} of the released records were written to follow these counts"
+    if measured.get("rest_of_any_class"):
+        return f"{said}; what was not counted comes from records of any class."
+    return f"{said}; what was not counted is as the model wrote it for the class."
 
 
 def _whole(look: Mapping[str, Any]) -> int:

@@ -7,6 +7,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from selpe.evaluation.attack.alarms import SIGNIFICANCE
+from selpe.report.answers.private import attacked
 from selpe.report.charts import Level, Scale, level_bars
 from selpe.report.panels import Spread, spread
 from selpe.report.words import NOTHING, count, figure, known, percent
@@ -20,8 +22,11 @@ def privacy_section(evaluation: Mapping[str, Any]) -> dict[str, Any] | None:
     found = evaluation["attack"]
     if not found:
         return None
+    grade, said = attacked(found)
     return {
         "alarms": found["alarms"],
+        "calm": {"said": said, "grade": grade, "compared": bool((found.get("tests") or {}).get("count"))},
+        "threshold": f"{SIGNIFICANCE:g}",
         "notes": found["notes"],
         "counts": found["counts"],
         "rows": _rows(found),
@@ -37,7 +42,7 @@ def _rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
     rows = [
         _row("NRS", "synthetic records that repeat no row", nrs,
              percent(nrs.get("value")), percent(nrs.get("to_holdout"))),
-        _row("DCR", "mean distance to the closest row; larger is safer", dcr,
+        _row("DCR", "mean distance to the closest row; larger is safer", {},
              figure(dcr.get("value"), 2), figure(beside, 2)),
         _row("Nearer to private rows", "share of synthetic records", dcr,
              percent(dcr.get("closer_to_private"), 0), _by_chance(percent(dcr.get("expected"), 0), "expected")),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from selpe.report.charts import Level, Scale, level_bars
-from selpe.report.words import NOTHING, count, figure, known
+from selpe.report.words import NOTHING, figure, known, plural
 
 # In the order of the page.
 TRAINED = {
@@ -14,6 +14,7 @@ TRAINED = {
     "private rows": "The private rows",
     "real rows": "As many real rows",
     "epsilon 0": "A run with ε = 0",
+    "schema examples": "The schema's examples alone",
     "chance": "Chance",
 }
 VIEWS = {
@@ -66,15 +67,19 @@ def _view(name: str, scores: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _bar(score: Mapping[str, Any]) -> Level:
     trained = score["trained_on"]
     name, colour = TRAINED.get(trained, trained), _COLOURS.get(trained, "other")
-    return Level(name, score["auc"], score["low"], score["high"], colour, f"{count(score['rows'])} rows")
+    return Level(name, score["auc"], score["low"], score["high"], colour, plural(score["rows"], "row"))
 
 
 def _rows(views: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """One row per training set, the figures of each view behind each other."""
     names = dict.fromkeys(score["trained_on"] for scores in views.values() for score in scores)
+    rows = {score["trained_on"]: score["rows"] for scores in views.values() for score in scores}
+    few = rows.get("real rows", 0) < rows.get("synthetic", 0)
     return [
         {
             "name": TRAINED.get(name, name),
+            "rows": "" if name == "chance" else plural(rows[name], "row"),
+            "few": ", all there are" if name == "real rows" and few else "",
             "ours": name == "synthetic",
             "cells": [_cells(scores, name) for scores in views.values()],
         }
