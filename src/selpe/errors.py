@@ -6,7 +6,20 @@ they never quote what was found.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """'Did you mean …? ' with the nearest of the names that are known, for the start of a hint; '' where none is near.
+
+    For names that are public: of settings, fields, models, runs.
+    """
+    from difflib import get_close_matches
+
+    by_folded = {one.casefold(): one for one in known}
+    near = get_close_matches(str(name).casefold(), by_folded, n=1)
+    return f"Did you mean '{by_folded[near[0]]}'? " if near else ""
 
 
 class ExitCode(IntEnum):
@@ -31,8 +44,13 @@ class SelPEError(Exception):
         self.hint = hint
         self.where = where
 
-    def __str__(self) -> str:
+    @property
+    def said(self) -> str:
+        """What is wrong and where, for who shows the hint in another place."""
         return f"{self.where}: {self.message}" if self.where else self.message
+
+    def __str__(self) -> str:
+        return f"{self.said}\n  what to do: {self.hint}" if self.hint else self.said
 
     def as_dict(self) -> dict[str, str]:
         """The error as plain data, for `--json`."""
@@ -128,6 +146,12 @@ class RunError(SelPEError):
     """A run folder that cannot be used, or a run that cannot go on."""
 
     kind = "run"
+
+
+class NotFittedError(RunError, ValueError, AttributeError):
+    """Something was asked of a SelPE that only a fitted one has. ValueError and AttributeError as in scikit-learn."""
+
+    kind = "not-fitted"
 
 
 class StoppedError(RunError):

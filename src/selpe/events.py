@@ -95,6 +95,16 @@ class PoolReady(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Graded(Event):
+    """The first candidates were graded, before any private row was looked at: whether this model will do."""
+
+    grade: str
+    records: int
+    measures: tuple[Mapping[str, Any], ...]
+    steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Selected(Event):
     """A private choice was made and paid for. `records` are the winners, where records were chosen."""
 

@@ -312,3 +312,29 @@ def test_a_single_far_value_does_not_set_the_bounds() -> None:
     assert ranges.bulk(values) == (Decimal(60), Decimal(89))
     skewed = [Decimal(2) ** (i % 12) for i in range(240)]
     assert ranges.bulk(skewed) == (Decimal(1), Decimal(2048))
+
+
+FRAME_ROWS = [
+    {"age": str(20 + i % 50), "ward": "north" if i % 3 else "south", "note": f"came in with pain number {i}"}
+    for i in range(60)
+]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "records", "file"])
+def test_frames_are_drafted_as_files_are(library: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    lines = ["age,ward,note", *(",".join(row.values()) for row in FRAME_ROWS)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if library in ("pandas", "polars"):
+        source: object = pytest.importorskip(library).DataFrame(FRAME_ROWS)
+    else:
+        source = FRAME_ROWS if library == "records" else path
+    draft = draft_schema(source, name="visits", label="ward")
+    assert draft.schema.to_dict() == draft_schema(read_table(path), name="visits", label="ward").schema.to_dict()
+    assert draft.schema.unconfirmed == ("age", "ward", "note")
+    assert draft.rows == 60
+
+
+def test_what_is_no_table_is_not_drafted() -> None:
+    with pytest.raises(DataError, match="cannot read a table from a int"):
+        draft_schema(7)

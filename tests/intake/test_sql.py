@@ -82,7 +82,7 @@ def postgres_url() -> Iterator[str]:
         yield url
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(timeout=300)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -117,7 +117,7 @@ def test_the_fingerprint_changes_with_meaning_and_not_with_confirmation(triage: 
 
 def test_an_unconfirmed_draft_is_refused_with_the_list_of_what_is_open() -> None:
     draft = Schema.from_yaml("fields:\n  a: {kind: boolean, confirmed: false}\n  b: {kind: boolean}\n")
-    with pytest.raises(UnconfirmedSchemaError, match=r"public yet: a$"):
+    with pytest.raises(UnconfirmedSchemaError, match=r"public yet: a\n"):
         draft.require_confirmed()
 
 
@@ -247,3 +247,68 @@ def test_files_are_read_and_written(tmp_path: Path, triage: Schema) -> None:
             (tmp_path / name).write_bytes(content)
         with pytest.raises(SchemaError, match=name):
             Schema.load(tmp_path / name)
+
+
+# -- drafts, stated anew and confirmed ---------------------------------------------------------------------------------
+
+DRAFT = Schema.from_yaml(TRIAGE.replace("kind: integer,", "kind: integer, confirmed: false,"))
+
+
+def test_fields_are_confirmed_by_name_or_all_at_once() -> None:
+    assert DRAFT.unconfirmed == ("sbp", "dbp")
+    assert DRAFT.confirm("sbp").unconfirmed == ("dbp",)
+    assert DRAFT.confirm().unconfirmed == ()
+    assert DRAFT.unconfirmed == ("sbp", "dbp"), "a schema does not change"
+    assert DRAFT.confirm().fingerprint() == DRAFT.fingerprint()
+    with pytest.raises(SchemaError, match="no field 'spb'") as caught:
+        DRAFT.confirm("spb")
+    assert "Did you mean 'sbp'?" in caught.value.hint
+
+
+def test_the_error_of_an_unconfirmed_draft_names_both_ways_to_confirm_it() -> None:
+    with pytest.raises(UnconfirmedSchemaError, match="sbp, dbp") as caught:
+        DRAFT.require_confirmed()
+    assert "confirmed: false" in caught.value.hint
+    assert "schema.confirm" in caught.value.hint
+
+
+def test_a_field_is_stated_anew_and_stays_unconfirmed() -> None:
+    stated = DRAFT.change("sbp", min=0, max=300, description="Upper pressure")
+    field = stated.field("sbp")
+    assert isinstance(field, IntegerField)
+    assert (field.min, field.max, field.unit, field.description) == (0, 300, "mmHg", "Upper pressure")
+    assert stated.unconfirmed == ("sbp", "dbp")
+    assert stated.names == DRAFT.names
+    assert [rule.text for rule in stated.rules] == [rule.text for rule in DRAFT.rules]
+    assert isinstance(DRAFT.change("sbp", unit=None).field("sbp"), IntegerField)
+    assert DRAFT.change("sbp", unit=None).to_dict()["fields"]["sbp"].get("unit") is None
+
+
+def test_another_kind_drops_what_belonged_to_the_old_one() -> None:
+    stated = Schema.from_dict(DRAFT.to_dict() | {"rules": [], "examples": []})
+    found = stated.change("sbp", kind="category", values=["low", "high"]).field("sbp")
+    assert isinstance(found, CategoryField)
+    assert (found.values, found.confirmed) == (("low", "high"), False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"min": 300}, "min"), ({"no_such": 1}, "no_such"), ({"max": 100}, "example")],
+)
+def test_what_contradicts_itself_is_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        DRAFT.change("sbp", **settings)
+
+
+def test_fields_are_left_out_with_their_examples() -> None:
+    assert DRAFT.without("arrived", "temperature").names == ("complaint", "acuity", "sbp", "dbp", "injury")
+    assert "arrived" not in DRAFT.without("arrived").examples[0]
+    with pytest.raises(SchemaError, match="dbp"):
+        DRAFT.without("dbp")  # a rule needs it
+    with pytest.raises(SchemaError, match="no field"):
+        DRAFT.without("nobody")
+
+
+def test_repr_is_short_and_shows_no_bound_or_value() -> None:
+    assert repr(DRAFT) == "<Schema 'triage': 7 fields, label 'acuity', 2 rules, 2 not confirmed>"
+    assert repr(DRAFT.confirm()) == "<Schema 'triage': 7 fields, label 'acuity', 2 rules>"

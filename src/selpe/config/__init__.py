@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit
@@ -25,14 +25,16 @@ from selpe.config.methods import (
     is_gaussian,
 )
 from selpe.config.presets import PAPER, PresetName, without_preset
-from selpe.errors import ConfigError
+from selpe.errors import ConfigError, did_you_mean
 from selpe.yaml import parse_yaml, place
 
 Adjacency = Literal["replace-one", "add-remove"]
 PREFIX = "SELPE_"
 IN_MEMORY = "frame"  # as `data`: a table that has no file
 # Environment variables of the same prefix that are not settings of a run.
-_OTHER_VARIABLES = frozenset({"API_KEY", "API_KEY_FILE", "CACHE", "KEY", "LEDGER", "MODELS", "OFFLINE"})
+_OTHER_VARIABLES = frozenset(
+    {"ALLOW_FAKE", "API_KEY", "API_KEY_FILE", "CACHE", "KEY", "LEDGER", "LOCAL_SERVERS", "MODELS", "OFFLINE"}
+)
 
 
 class RunConfig(BaseModel):
@@ -131,7 +133,14 @@ class RunConfig(BaseModel):
     record_temperature: float = Field(0.7, ge=0.0, le=3.0, description="τ of stage II.")
     attempts: int = Field(6, ge=1, le=50, description="Tries per candidate before it is given up.")
 
-    llm: str = Field("smollm2", description="A model name, a GGUF path, hf:org/name, or a server's URL.")
+    llm: str = Field(
+        "auto",
+        description="A model name, a GGUF path, hf:org/name, or a server's URL. 'auto' takes the largest model that is "
+        "here and that this machine runs in time (models.md).",
+    )
+    llm_minutes: float = Field(
+        30.0, gt=0.0, description="How long a run may take with a model that `llm: auto` chooses, in minutes."
+    )
     encoder: str = Field("minilm", description="minilm, hash, st:name, or an embeddings URL.")
     allow_private_text_to: str | None = Field(None, description="The one host that private text may be sent to.")
     price_in: float | None = Field(None, ge=0.0, description="A server's price per million prompt tokens.")
@@ -155,7 +164,7 @@ class RunConfig(BaseModel):
     @field_validator("llm", "encoder")
     @classmethod
     def _no_secret(cls, value: str) -> str:
-        if any(_tells_a_secret(address) for address in value.split(",")):
+        if any(tells_a_secret(address) for address in value.split(",")):
             raise ValueError("an address must not contain a user name, password or key: put it into SELPE_API_KEY")
         return value
 
@@ -190,7 +199,7 @@ class RunConfig(BaseModel):
         return self
 
 
-def _tells_a_secret(address: str) -> bool:
+def tells_a_secret(address: str) -> bool:
     """Whether an address carries what should be kept out of manifests, logs and messages."""
     if "://" not in address:
         return False
@@ -235,7 +244,17 @@ def check_config(content: Mapping[str, Any], *, where: str, places: Any = None) 
     except ValidationError as invalid:
         first = invalid.errors(include_input=False, include_url=False)[0]
         at = place(content if places is None else places, [str(part) for part in first["loc"]], where)
-        raise ConfigError(_said(first), where=at, hint="docs/configuration.md lists every setting") from None
+        meant = did_you_mean(first["loc"][-1], _known(first["loc"])) if first["type"] == "extra_forbidden" else ""
+        raise ConfigError(_said(first), where=at, hint=f"{meant}docs/configuration.md lists every setting") from None
+
+
+def _known(place: Sequence[int | str]) -> list[str]:
+    """The names of the settings beside the one at a place."""
+    fields = RunConfig.model_fields
+    for part in place[:-1]:
+        group = fields[str(part)].annotation if str(part) in fields else None
+        fields = getattr(group, "model_fields", {})
+    return [field.alias or name for name, field in fields.items()]
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Records out: csv, tsv, jsonl, parquet, xlsx and pandas frames, all in the schema's order and types."""
+"""Records out: csv, tsv, jsonl, parquet, xlsx, pandas and polars frames, all in the schema's order and types."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from selpe.schema import CategoryField, Field, NumberField, Schema, Value
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
 Row = Mapping[str, Value]
 Rows = Sequence[Row]
@@ -72,10 +73,37 @@ def to_frame(records: Rows, schema: Schema) -> pd.DataFrame:
         frame: pd.DataFrame = pd.concat(frames, ignore_index=True) if large else frames[0]
         return frame
 
-    def failed(kind: str) -> DataError:
-        return DataError(f"the records do not have the schema's types ({kind})", hint="Check them with the schema.")
+    return attempt(build, _not_the_types)
 
-    return attempt(build, failed)
+
+def to_polars(records: Rows, schema: Schema) -> pl.DataFrame:
+    """Records as a polars frame: strings, enumerations, integers, floats, booleans and days."""
+    import polars as pl
+
+    types: dict[str, Any] = {
+        "text": pl.String, "integer": pl.Int64, "number": pl.Float64, "boolean": pl.Boolean, "date": pl.Date
+    }  # fmt: skip
+
+    def column(field: Field, rows: Rows) -> pl.Series:
+        kind = pl.Enum(list(field.values)) if isinstance(field, CategoryField) else types[field.kind]
+        cells = [_day(field, record.get(field.name)) for record in rows]
+        if field.kind == "number":  # a whole number among decimals is one of them
+            cells = [None if cell is None else float(cell) for cell in cells]  # type: ignore[arg-type]
+        return pl.Series(field.name, cells, dtype=kind, strict=True)
+
+    def build() -> pl.DataFrame:
+        starts = range(0, max(1, len(records)), _BLOCK)
+        blocks = [records[start : start + _BLOCK] for start in starts]
+        frame: pl.DataFrame = pl.concat(
+            [pl.DataFrame([column(field, block) for field in schema.fields]) for block in blocks]
+        )
+        return frame
+
+    return attempt(build, _not_the_types)
+
+
+def _not_the_types(kind: str) -> DataError:
+    return DataError(f"the records do not have the schema's types ({kind})", hint="Check them with the schema.")
 
 
 def _series(field: Field, records: Rows) -> Any:
@@ -172,3 +200,19 @@ def _shown(field: Field, value: Value, excel_safe: bool) -> Value:
 
 def _day(field: Field, value: Value) -> Value | date:
     return date.fromisoformat(value) if field.kind == "date" and isinstance(value, str) else value
+
+
+def framed(records: Rows, schema: Schema, library: str) -> Any:
+    """The records as a frame of pandas or polars."""
+    return to_polars(records, schema) if library == "polars" else to_frame(records, schema)
+
+
+def joined(first: Any, second: Any, library: str) -> Any:
+    """Two frames of one library, one below the other."""
+    if library == "polars":
+        import polars as pl
+
+        return pl.concat([first, second])
+    import pandas as pd
+
+    return pd.concat([first, second], ignore_index=True)

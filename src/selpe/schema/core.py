@@ -11,7 +11,7 @@ from json.encoder import encode_basestring
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from selpe.errors import SchemaError, UnconfirmedSchemaError
+from selpe.errors import SchemaError, UnconfirmedSchemaError, did_you_mean
 from selpe.owner_only import write_text
 from selpe.schema.fields import (
     BooleanField,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MAX_LABELS = 100
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Schema:
     """The paper's 𝒮 = (𝒞, 𝒱, 𝓡). It is public: what comes from private rows must be confirmed by a person."""
 
@@ -53,6 +53,19 @@ class Schema:
             raise SchemaError("field names must be distinct", where=self.name)
         self._check_label()
         self._check_examples()
+
+    def __repr__(self) -> str:
+        """Short, and without a bound or a value: a draft has them from private rows."""
+        parts = [f"{len(self.fields)} field{'' if len(self.fields) == 1 else 's'}"]
+        parts += [f"label {self.label!r}"] if self.label is not None else []
+        parts += [f"{len(self.rules)} rule{'' if len(self.rules) == 1 else 's'}"] if self.rules else []
+        parts += [f"{len(self.unconfirmed)} not confirmed"] if self.unconfirmed else []
+        return f"<Schema {self.name!r}: {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        from selpe.schema.view import schema_view
+
+        return schema_view(self)
 
     # -- what it holds -------------------------------------------------------------------------------------------
 
@@ -76,7 +89,9 @@ class Schema:
             return self._by_name[name]
         except KeyError:
             raise SchemaError(
-                f"there is no field '{name}'", where=self.name, hint=f"the fields are {', '.join(self.names)}"
+                f"there is no field '{name}'",
+                where=self.name,
+                hint=f"{did_you_mean(name, self.names)}The fields are {', '.join(self.names)}.",
             ) from None
 
     @property
@@ -131,8 +146,48 @@ class Schema:
                 f"these drafted fields are not confirmed as public yet: {', '.join(self.unconfirmed)}",
                 where=self.name,
                 hint="look at each field's bounds and categories, replace what only the private table could tell, "
-                "and remove its 'confirmed: false' line",
+                "and remove its 'confirmed: false' line (in Python: `schema.change(…)`, then `schema.confirm(…)`)",
             )
+
+    def confirm(self, *names: str) -> Schema:
+        """The same schema with these drafted fields confirmed by you as public, or all of them where none is named.
+
+        A schema stands in the release and the guarantee does not cover it. Confirm a field when its bounds and values
+        are what anybody could know (a scale, a form's options), and not what the private table happens to hold.
+
+        >>> draft = Schema.from_dict({"name": "visits", "fields": {"age": {"kind": "integer", "min": 19, "max": 87,
+        ...                                                                "confirmed": False}}})
+        >>> draft.change("age", min=0, max=110).confirm("age")
+        <Schema 'visits': 1 field>
+        """
+        chosen = {self.field(name).name for name in names} or set(self.unconfirmed)
+        fields = tuple(replace(field, confirmed=True) if field.name in chosen else field for field in self.fields)
+        return replace(self, fields=fields)
+
+    def change(self, name: str, **settings: Any) -> Schema:
+        """The same schema with one field stated anew, in the words of the YAML file; it stays as confirmed as it was.
+
+        With another `kind`, everything that belongs to the old one is dropped. None takes a setting away.
+
+        >>> schema = Schema.from_dict({"name": "visits", "fields": {"pain": {"kind": "integer", "min": 0, "max": 9}}})
+        >>> schema.change("pain", max=10, description="From none to worst").field("pain").expected
+        'an integer from 0 to 10'
+        """
+        content, field = self.to_dict(), self.field(name)
+        entry = content["fields"][name]
+        if settings.get("kind", field.kind) != field.kind:
+            entry = {key: entry[key] for key in ("description", "optional", "confirmed") if key in entry}
+        entry = {key: value for key, value in (entry | settings).items() if value is not None}
+        return Schema.from_dict(content | {"fields": content["fields"] | {name: entry}}, where=self.name)
+
+    def without(self, *names: str) -> Schema:
+        """The same schema without these fields, which are then not synthesised."""
+        content, left_out = self.to_dict(), {self.field(name).name for name in names}
+        content["fields"] = {name: entry for name, entry in content["fields"].items() if name not in left_out}
+        for example in content.get("examples", ()):
+            for name in left_out:
+                example.pop(name, None)
+        return Schema.from_dict(content, where=self.name)
 
     # -- judging records -----------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from typing import Any
 import rule_engine
 from rule_engine.errors import EngineError, SymbolResolutionError
 
-from selpe.errors import SchemaError
+from selpe.errors import SchemaError, did_you_mean
 from selpe.schema.fields import Field, Value, exact_decimal, parse_date
 
 _TYPES: dict[str, Any] = {
@@ -61,7 +61,9 @@ class Rule:
             engine = rule_engine.Rule(expression, context=context)
         except SymbolResolutionError as error:
             raise SchemaError(
-                f"the rule names an unknown field: {error.symbol_name}", where=where, hint=_HINT
+                f"the rule names an unknown field: {error.symbol_name}",
+                where=where,
+                hint=did_you_mean(error.symbol_name, by_name) + _HINT,
             ) from None
         except (EngineError, RecursionError, ArithmeticError, ValueError, TypeError) as error:
             reason = str(getattr(error, "message", "")) or "syntax error"
@@ -132,7 +134,8 @@ def _named(expression: str, by_name: Mapping[str, Field], where: str) -> tuple[s
             return match.group()
         name = match.group(1)
         if name not in by_name:
-            raise SchemaError(f"the rule names an unknown field: {name}", where=where, hint=_HINT)
+            hint = did_you_mean(name, by_name) + _HINT
+            raise SchemaError(f"the rule names an unknown field: {name}", where=where, hint=hint)
         key = f"quoted_{list(by_name).index(name)}"
         symbols[key] = name
         return key

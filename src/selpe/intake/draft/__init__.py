@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from selpe.errors import DataError
+from selpe.errors import DataError, did_you_mean
 from selpe.intake.cells import MISSING
 from selpe.intake.core import COUNTED, Table, listed
 from selpe.intake.days import date_readings
@@ -17,20 +17,33 @@ from selpe.intake.draft import names
 from selpe.intake.draft.kinds import ColumnDraft, Habits, draft_column
 from selpe.intake.draft.profile import profile
 from selpe.intake.numerals import read_numeral
+from selpe.intake.read import read_table
 from selpe.schema import Schema
 
 __all__ = ["ColumnDraft", "Draft", "draft_schema"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Draft:
-    """A drafted schema and what is to be said about each column."""
+    """A drafted schema and what is to be said about each column.
+
+    Its bounds and values were seen in rows that may be private: `repr` and notebooks do not show them. `to_yaml` does,
+    for whoever is to look them over.
+    """
 
     schema: Schema
     columns: tuple[ColumnDraft, ...]
     rows: int
     public: bool = False
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Draft of {self.schema!r}>"
+
+    def _repr_html_(self) -> str:
+        from selpe.intake.draft.view import draft_view
+
+        return draft_view(self)
 
     @property
     def unit(self) -> str | None:
@@ -52,12 +65,27 @@ class Draft:
 
 
 def draft_schema(
-    table: Table, *, name: str = "records", label: str | None = None, public: bool = False, rare: int = 5
+    data: object, *, name: str = "records", label: str | None = None, public: bool = False, rare: int = 5
 ) -> Draft:
-    """A schema guessed from a table. Values seen in fewer than `rare` rows are left out unless the table is public."""
+    """A schema guessed from a table: a frame, records, a path, or what `read_table` gives. `selpe init` does the same.
+
+    Values seen in fewer than `rare` rows are left out unless the table is public. Nothing runs on `.schema` until its
+    fields are confirmed (`Schema.change`, `Schema.confirm`): what was guessed from private rows is private.
+
+    >>> draft = draft_schema([{"stars": str(1 + i % 5), "review": f"pair number {i} fits"} for i in range(50)])
+    >>> draft.schema
+    <Schema 'records': 2 fields, 2 not confirmed>
+    >>> draft.schema.change("stars", kind="integer", min=1, max=5).confirm("stars", "review").unconfirmed
+    ()
+    """
+    table = read_table(data)
     _check_header(table)
     if label is not None and label not in table.columns:
-        raise DataError(f"there is no column '{label}' to be the label", where=table.source, hint="Check --label.")
+        raise DataError(
+            f"there is no column '{label}' to be the label",
+            where=table.source,
+            hint=did_you_mean(label, table.columns) + "Check --label.",
+        )
     if not len(table):
         raise DataError("no row can be read", where=table.source, hint="Check the file's delimiter and quotes.")
     habits = Habits(public=public, rare=rare)

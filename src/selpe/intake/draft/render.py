@@ -22,7 +22,8 @@ _UNCONFIRMED_HEAD = """\
 #   1. put in bounds and values that are public knowledge (a scale, a form's options, a device's range), not what
 #      the table happens to hold;
 #   2. describe the field in a sentence, which the model reads;
-#   3. then delete its line 'confirmed: false'.
+#   3. then delete its line 'confirmed: false', or make it true.
+# `selpe studio` asks for all of this in a page, `selpe init --ask` in the terminal; both write it here.
 # Delete fields that need not be synthesised. Examples you add must be made up, never copied from the table.
 """
 _PUBLIC_HEAD = """\
@@ -100,13 +101,13 @@ def config_text(
     lines += [f"rows: {rows}    # {_ROWS}"] if rows else []
     lines += [
         "",
-        "epsilon: 2.0    # the privacy budget of one run; smaller is more private",
+        "epsilon: 2.0    # what one run spends of the privacy budget; smaller is more private",
         "# adjacency: replace-one    # or add-remove: what 'one record more or less' means",
-        "# budget: 4.0    # a cap on everything that is ever spent on this table",
+        "# budget: 4.0    # what all runs on this table may spend; without it the first run spends all there is",
         "",
         "records: 300    # how many synthetic records to write; more cost no ε",
         "# test: holdout.csv    # a table to evaluate on, never used to synthesise",
-        "# llm: smollm2    # or a GGUF file, or a server's URL",
+        "# llm: auto    # the best model that is here; or a name, a GGUF file, a server's URL (docs/models.md)",
         "# seed: 0",
         "# out: runs",
         "",
