@@ -49,6 +49,7 @@ guide_sample: 1
 bundles: 4
 encoder: hash
 """
+pytestmark = pytest.mark.usefixtures("few_rows_vote")
 BUSY = status(429, headers={"Retry-After": "1"})
 CHATTER = ok("Certainly! A visitor came to the desk this morning and asked about a parcel.")
 FAULTS = (BUSY, status(500), hang, cut, cut_stream, raw(b'{"choices": [{]'), CHATTER)
@@ -188,7 +189,7 @@ def test_going_on_while_the_server_is_still_dead_costs_nothing(project: Path) ->
     require_stopped(project, died)
     paid = charged(project)
     assert paid
-    require_stopped(project, selpe("resume", "desk"))
+    require_stopped(project, selpe("resume", "desk"), "nobody listens at 127.0.0.1")
     assert charged(project) == paid
 
 

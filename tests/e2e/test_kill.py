@@ -25,6 +25,7 @@ from small_world import SCHEMA, drawn
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.usefixtures("few_rows_vote"),
     pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL"),
 ]
 KILLS = 100

@@ -10,7 +10,11 @@ from typing import Any
 from selpe.schema import Schema
 
 VIEWS = (("minilm", "text"), ("boosted", "structured"))
-AUCS = {"synthetic": (78.4, 74.9), "private rows": (86.1, 82.3), "real rows": (83.0, 80.8), "epsilon 0": (71.2, 70.4)}
+AUCS = {"synthetic": (78.4, 74.9), "private rows": (86.1, 82.3), "real rows": (83.0, 80.8), "epsilon 0": (71.2, 70.4),
+        "schema examples": (66.0, 61.5)}  # fmt: skip
+
+
+ROWS = {"private rows": 150, "schema examples": 12}
 
 
 def utility(labels: Sequence[str] = ("1", "2", "3", "4"), **aucs: tuple[float, float]) -> dict[str, Any]:
@@ -24,7 +28,7 @@ def utility(labels: Sequence[str] = ("1", "2", "3", "4"), **aucs: tuple[float, f
                     "view": view, "kind": kind, "trained_on": name, "auc": auc, "low": auc - wide, "high": auc + wide,
                     "accuracy": auc - 28.0, "macro_f1": auc - 31.0,
                     "per_class": {label: auc + number - 1.5 for number, label in enumerate(labels)},
-                    "missing": [], "rows": 80, "seeds": 3, "error": 0.4,
+                    "missing": [], "rows": ROWS.get(name, 80), "seeds": 3, "error": 0.4,
                 }
             )  # fmt: skip
     return {"scores": scores, "notes": ["75 test records: an interval of eight points is what they can tell."]}
@@ -60,6 +64,8 @@ def fidelity(schema: Schema, seed: int = 0) -> dict[str, Any]:
         "neighbourhoods": {"precision": 0.71, "recall": 0.52, "k": 5},
         "map": _map(chance),
         "diversity": {"synthetic": _diversity(0.61), "real": _diversity(0.78)},
+        "echoes": {"synthetic": {"records": 80, "echoed": 0, "share": 0.0, "fields": {}},
+                   "real": {"records": 75, "echoed": 0, "share": 0.0, "fields": {}}},
         "summary": {"marginals": 0.13, "associations": 0.09, "key_node_dependency": 0.11, "attribute_match": 0.14,
                     "precision": 0.71, "recall": 0.52},
         "reference": {"marginals": 0.07, "associations": 0.08, "key_node_dependency": 0.05, "attribute_match": 0.06,
@@ -91,7 +97,8 @@ def attack(*, alarm: bool = False) -> dict[str, Any]:
                    "holdout_touched": 0, "synthetic_touched": 9 if alarm else 0, "longest": 14 if alarm else 4,
                    "long_words": 8, "long_private": 12 if alarm else 0, "long_holdout": 0, "p_value": 1.0,
                    "found": [{"synthetic": 3, "private": 17, "words": 14}] if alarm else []},
-        "thresholds": {"p_value": 0.01},
+        "thresholds": {"significance": 0.001},
+        "tests": {"count": 7, "smallest": 0.4, "by_chance": 1.0},
         "alarms": ["12 of 150 private rows share 8 words in a row with a synthetic record."] if alarm else [],
         "notes": ["Held-out records are the test records."],
     }  # fmt: skip
@@ -122,7 +129,8 @@ def _text(chance: random.Random) -> dict[str, Any]:
 
 
 def _diversity(distinct: float) -> dict[str, Any]:
-    return {"records": 75, "distinct_records": 75, "exact_duplicates": 0.0, "near_duplicates": 0.013, "distinct_1": 0.3,
+    return {"records": 75, "distinct_records": 75, "exact_duplicates": 0.0, "repeated_texts": 0.0,
+            "near_duplicates": 0.013, "distinct_1": 0.3,
             "distinct_2": distinct, "distinct_3": 0.9, "self_similarity": 0.31, "nearest_similarity": 0.62,
             "effective_records": 41.2}  # fmt: skip
 

@@ -188,7 +188,7 @@ def _paths(content: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 # -- a child that something happens to ---------------------------------------------
 
 
-def befallen(words: tuple[object, ...], befall: Callable[[], None], patience: float = 120.0) -> Result:
+def befallen(words: tuple[object, ...], befall: Callable[[], None], patience: float = 300.0) -> Result:
     """A command in a fork of this process, which is quick, with something done to it first.
 
     A child that dies of a signal has minus its number as exit code, as in `subprocess`; one that has not ended after

@@ -75,7 +75,7 @@ class Browser:
             message["sessionId"] = self._session
         os.write(self._to_browser, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self._answers.get(timeout=60)
+            answer = self._answers.get(timeout=300)
             if answer["id"] == self._number:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']}")

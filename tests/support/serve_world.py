@@ -199,7 +199,7 @@ class Served:
         self.client.close()
         with suppress(ProcessLookupError):
             self.process.send_signal(how)
-        code = self.process.wait(timeout=60)
+        code = self.process.wait(timeout=300)
         if self.process.stdout is not None:
             self.process.stdout.close()
         return code
@@ -217,7 +217,7 @@ def served(folder: Path, *, worker: str = "", **limits: Any) -> Served:
     assert process.stdout is not None
     url = process.stdout.readline().strip()
     assert url, log.read_text()
-    client = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {SECRET}"}, timeout=120)
+    client = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {SECRET}"}, timeout=300)
     return Served(process, client, log)
 
 

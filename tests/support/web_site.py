@@ -48,6 +48,10 @@ def site() -> Iterator[Site]:
             else:
                 self._head(404, {"Content-Length": "0"})
 
+        def do_HEAD(self) -> None:
+            threading.Event().wait(served.delay)
+            self._head(200 if self.path in served.pages else 404, {"Content-Length": "0"})
+
         def _page(self, path: str, body: bytes) -> None:
             asked = self.headers.get("Range", "")
             start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked else 0
@@ -68,7 +72,11 @@ def site() -> Iterator[Site]:
                 self.send_header(key, value)
             self.end_headers()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Quiet(ThreadingHTTPServer):
+        def handle_error(self, request: object, client_address: object) -> None:
+            """A client that has gone is no fault: a traceback would land in whatever test runs by then."""
+
+    server = Quiet(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     served.url = f"http://127.0.0.1:{server.server_address[1]}"

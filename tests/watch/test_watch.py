@@ -6,6 +6,9 @@ import http.client
 import json
 import re
 import socket
+import struct
+import threading
+import time
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -46,7 +49,7 @@ def server(folder: Path) -> Iterator[WatchServer]:
 def get(
     server: WatchServer, path: str | None = None, *, method: str = "GET", headers: dict[str, str] | None = None
 ) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
     wanted = path if path is not None else "/" + server.url.split("/", 3)[3]
     connection.request(method, wanted, headers=headers or {})
     response = connection.getresponse()
@@ -56,7 +59,7 @@ def get(
 
 
 def streamed(server: WatchServer, count: int = 1) -> list[dict[str, Any]]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
     connection.request("GET", "/" + server.url.split("/", 3)[3] + "stream")
     response = connection.getresponse()
     found: list[dict[str, Any]] = []
@@ -147,7 +150,7 @@ def test_a_taken_port_is_said_so(server: WatchServer, folder: Path) -> None:
 
 def test_closing_ends_open_streams(folder: Path) -> None:
     server = WatchServer(live_view(folder, Meter(epsilon=2.0)), period=60.0)
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
     connection.request("GET", "/" + server.url.split("/", 3)[3] + "stream")
     response = connection.getresponse()
     assert response.readline().startswith(b"data: ")
@@ -190,3 +193,18 @@ def test_the_clock_of_an_interrupted_run_stands_still(folder: Path) -> None:
     view = folder_view(folder)
     view()
     assert view()["reading"]["elapsed"] == 0.0
+
+
+def test_a_browser_that_goes_away_leaves_no_traceback_on_the_terminal(
+    server: WatchServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as browser:
+        path = server.url.split("/", 3)[3]
+        browser.sendall(f"GET /{path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
+        assert browser.recv(100).startswith(b"HTTP/1.1 200")
+        browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closed with a reset
+    until = time.monotonic() + 300
+    while any("process_request" in thread.name for thread in threading.enumerate()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert capsys.readouterr().err == ""
