@@ -91,7 +91,7 @@ def test_the_report_is_written_again_from_what_is_there(world: World) -> None:
     assert result.code == 0, result.err
     assert report.read_text(encoding="utf-8") == before
     assert "may be released" in result.out
-    assert selpe("release", "desk-1", "--to", world.folder / "out.zip").code == 0
+    assert selpe("release", "-y", "desk-1", "--to", world.folder / "out.zip").code == 0
 
 
 def test_a_run_without_an_evaluation_has_a_summary_and_is_told_how_to_get_one(world: World) -> None:

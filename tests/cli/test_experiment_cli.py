@@ -161,7 +161,7 @@ def test_a_process_that_is_let_go_of_stops(here: Path) -> None:
         process = subprocess.Popen([sys.executable, "-m", "selpe", *words, "--job", "1"], stdin=subprocess.PIPE)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(8)
-        process.communicate(timeout=60)  # which closes its standard input
+        process.communicate(timeout=300)  # which closes its standard input
     assert process.returncode == 130
     assert not result.exists()
 

@@ -127,7 +127,7 @@ def test_the_number_of_rows_is_stated_rounded_and_counts_people_where_a_unit_is_
 def test_the_report_names_columns_and_next_steps_on_whole_lines(table: Path, tmp_path: Path) -> None:
     lines = run("init", table, "--out", tmp_path).out.splitlines()
     assert any(line.startswith("acuity") and "category" in line for line in lines)
-    assert "  → set a label if records have classes; 'acuity' looks like one" in lines
+    assert "  → if records have classes, name the field that says them as `label`, such as 'acuity'" in lines
     assert "  → then run: selpe check" in lines
 
 

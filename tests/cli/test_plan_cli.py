@@ -50,7 +50,7 @@ def test_the_plan_is_shown_as_a_table_with_a_bar_per_round(capsys: pytest.Captur
     for part in ("150 records", "round 1", "round 2", "release", "█", "paper's rule", "T = 2", "vote 1", "count"):
         assert part in said
     assert "2 if one unit is replaced, 1 if one is added or removed" in said
-    assert "none set" in said
+    assert "budget: none yet" in said
 
 
 def test_tokens_are_shown_with_what_they_cost_and_cached_ones_at_their_price(

@@ -34,7 +34,7 @@ from small_world import SCHEMA, UNLABELLED, drawn
 
 
 def config(**settings: Any) -> RunConfig:
-    return check_config({"dataset": "desk", "data": "x.csv", **settings}, where="test")
+    return check_config({"dataset": "desk", "data": "x.csv", "llm": "smollm2", **settings}, where="test")
 
 
 def manifest(**changes: Any) -> dict[str, Any]:
@@ -140,6 +140,8 @@ def test_a_beginning_counts_as_shared_from_the_second_time_on() -> None:
     # twice as many, of which each further one shares as much as the second half does
     assert shared_share(["abcd", "abcd", "abce", "abcf"], 8) == pytest.approx(1 - (4 + 0 + 1 + 1 + 4 * 1) / 32)
     assert shared_share([], 0) == 0.0
+    # what was written is remembered, too
+    assert shared_share(["ab", "ab cd ef"], 2, ["ab cd", "ab cd ef gh"]) == pytest.approx(5 / 10)
 
 
 def test_a_measured_pace_takes_the_place_of_the_table() -> None:

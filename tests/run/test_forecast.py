@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from selpe.events import Answered, Finished, Judging, StageStarted, Started
+from selpe.events import Answered, Finished, Judging, PoolReady, StageStarted, Started
 from selpe.models.base import Computed
 from selpe.models.speed import Pace
 from selpe.run.estimate import ENDING, Estimate
@@ -107,6 +107,28 @@ def test_the_meter_does_without_a_model_that_counts() -> None:
     now[0] = 1030.0
     meter.listen(Answered("I", 500, 100, count=20, cached_tokens=400))
     assert meter.read().left == pytest.approx(Forecast(EXPECTED).left(Progress(10.0, 100, 100, 100, 30.0)))
+
+
+def test_the_pace_of_the_final_choice_tells_its_end() -> None:
+    moments = iter([0.0] * 4 + [10.0, 30.0])
+    meter = Meter(expected=EXPECTED, clock=lambda: next(moments))
+    meter.listen(Started(1, 80, 160))
+    meter.listen(StageStarted("bundles", 0, 0))
+    meter.listen(Judging("rows vote", 0.0))
+    meter.listen(Judging("rows vote", 0.2))
+    reading = meter.read()
+    assert reading.since == 30.0
+    assert reading.left == pytest.approx(120.0)
+
+
+def test_a_last_step_without_an_end_in_sight_says_how_long_it_takes() -> None:
+    moments = iter([0.0, 0.0, 0.0, 0.0, 100.0, 180.0])
+    meter = Meter(clock=lambda: next(moments))
+    meter.listen(Started(1, 1, 1))
+    meter.listen(StageStarted("round", 1, 1))
+    meter.listen(PoolReady("round", 1, 1, {}, {}))
+    meter.listen(StageStarted("bundles", 0, 0))
+    assert meter.read().outlook == "the last step, 80 s so far"
 
 
 def test_a_judgement_says_how_far_it_is_until_the_choice_is_made() -> None:

@@ -74,7 +74,7 @@ def manifest_of(run: Path) -> dict[str, Any]:
 def refused(run: Path, words: str = "") -> None:
     """Every door is shut: packing, reports, evaluations and resuming refuse it, and none of them writes into it."""
     before = content(run) if (run / "release").is_dir() else {}
-    doors = [("release", run, "--to", run.parent / "out.zip"), ("report", run), ("evaluate", run, "--no-private")]
+    doors = [("release", "-y", run, "--to", run.parent / "out.zip"), ("report", run), ("evaluate", run, "--no-private")]
     for door in (*doors, ("resume", run)):
         result = command(*door)
         assert result.code != 0, door
@@ -186,7 +186,7 @@ def test_one_changed_byte_in_any_file_is_refused_and_the_file_named(run: Path, n
     raw[position] ^= 1
     path.write_bytes(raw)
     os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
-    result = command("release", run, "--to", run.parent / "out.zip")
+    result = command("release", "-y", run, "--to", run.parent / "out.zip")
     assert (result.code, name in result.err) == (2, True), result.err
     verified = command("verify", run / "release", "--json")
     files = {file for finding in verified.lines[-1]["findings"] for file in finding["file"].split(", ")}
@@ -196,7 +196,7 @@ def test_one_changed_byte_in_any_file_is_refused_and_the_file_named(run: Path, n
 @pytest.mark.parametrize("change", [{"private": False}, {"name": "other"}, {"seal": {}}, {"seal": {"run": "mine"}}])
 def test_an_edited_manifest_is_refused(run: Path, change: dict[str, Any]) -> None:
     write_manifest(run, manifest_of(run) | change)
-    assert command("release", run, "--to", run.parent / "out.zip", "--not-private-control").code != 0
+    assert command("release", "-y", run, "--to", run.parent / "out.zip", "--not-private-control").code != 0
     assert not (run.parent / "out.zip").exists()
 
 
@@ -228,7 +228,7 @@ def test_without_the_key_nothing_is_packed_and_the_message_says_so(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SELPE_KEY", str(tmp_path / "no-key"))
-    result = command("release", run, "--to", run.parent / "out.zip")
+    result = command("release", "-y", run, "--to", run.parent / "out.zip")
     assert result.code == 2
     assert "the owner's key that made it" in result.err
     assert not (tmp_path / "no-key").exists()
@@ -258,13 +258,13 @@ def test_a_lost_release_is_written_again_to_the_byte_and_costs_nothing(run: Path
     before = ledger.path.read_bytes()
     manifest = (run / "manifest.json").read_bytes()
     shutil.rmtree(run / "release")
-    assert "there is no release folder" in command("release", run, "--to", run.parent / "out.zip").err
+    assert "there is no release folder" in command("release", "-y", run, "--to", run.parent / "out.zip").err
     result = command("resume", run)
     assert result.code == 0, result.err
     assert content(run) == whole
     assert ledger.path.read_bytes() == before
     assert (run / "manifest.json").read_bytes() == manifest
-    assert command("release", run, "--to", run.parent / "out.zip").code == 0
+    assert command("release", "-y", run, "--to", run.parent / "out.zip").code == 0
 
 
 def test_a_release_that_is_there_is_left_alone(run: Path) -> None:
@@ -383,7 +383,7 @@ def test_a_kill_leaves_a_run_that_is_not_done_and_resuming_seals_the_same(
     assert befallen(RUN, MOMENTS[moment]).code == -signal.SIGKILL
     run = folder / "runs" / "mine"
     assert manifest_of(run)["state"] != "done"
-    assert command("release", run, "--to", tmp_path / "out.zip").code != 0
+    assert command("release", "-y", run, "--to", tmp_path / "out.zip").code != 0
     ledger = Ledger.open("desk")
     before = ledger.released("mine")
     assert command("resume", run).code == 0

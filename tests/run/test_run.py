@@ -13,8 +13,9 @@ from selpe.method.from_settings import plan_of
 from selpe.models.encoders.hashing import HashingEncoder
 from selpe.models.fake import FakeModel, Faults
 from selpe.privacy.ledger import Charge
-from selpe.run.lifecycle import Outcome, Run, list_runs
+from selpe.run.lifecycle import Run, list_runs
 from selpe.run.manifest import write_manifest
+from selpe.run.outcome import Outcome
 from selpe.run.release import RELEASED
 from small_world import SCHEMA, drawn
 
@@ -84,6 +85,7 @@ def test_a_draw_lost_in_a_kill_is_not_free_and_the_run_goes_on_with_less(setting
     assert run.ledger.spent() == spent
 
 
+@pytest.mark.usefixtures("few_rows_vote")
 @pytest.mark.parametrize("spared", [0.0, 1e-9])
 def test_when_lost_draws_took_all_of_the_epsilon_what_is_left_is_chance(
     settings: Callable[..., RunConfig], spared: float
@@ -119,14 +121,17 @@ def test_a_resumed_run_keeps_its_plan_when_the_planner_has_changed(
     assert again.manifest["chosen"] == chosen
 
 
-def test_a_resumed_run_keeps_its_measurement_when_thresholds_have_changed(
+@pytest.mark.usefixtures("few_rows_vote")
+def test_a_resumed_run_keeps_its_measurement_and_its_last_vote_when_thresholds_have_changed(
     settings: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run.create(settings())
     first = execute(run)
     kept = run.manifest["measurement"]
     assert kept["choices"]
-    for name, value in (("LEAST", 10_000.0), ("FEW_PHRASES", 7), ("CODES", ((0.0, 5, 2),))):
+    assert "bundle" in run.manifest["prices"]
+    changed = (("LEAST", 10_000.0), ("FEW_PHRASES", 7), ("CODES", ((0.0, 5, 2),)), ("WORTH_A_VOTE", 1e9))
+    for name, value in changed:
         monkeypatch.setattr(f"selpe.privacy.measure_plan.{name}", value)
     again = Run.open(run.folder)
     assert again.begin().plan.to_dict()["measure"] == kept

@@ -70,10 +70,27 @@ def _topics() -> list[Callable[[typer.Typer], None]]:
         run,
         schema,
         serve,
+        studio,
         verify,
     )
 
-    topics = (demo, init, check, schema, plan, run, verify, evaluate, budget, models, serve, doctor, data, experiment)
+    topics = (
+        demo,
+        init,
+        studio,
+        check,
+        schema,
+        plan,
+        run,
+        verify,
+        evaluate,
+        budget,
+        models,
+        serve,
+        doctor,
+        data,
+        experiment,
+    )
     return [topic.register for topic in topics]
 
 
@@ -131,7 +148,7 @@ def _show(error: SelPEError) -> None:
     emit({"error": error.as_dict()})
     from rich.markup import escape
 
-    err().print(f"[bold red]error[/] {escape(str(error))}")
+    err().print(f"[bold red]error[/] {escape(error.said)}")
     if error.hint:
         err().print(f"[dim]what to do:[/] {escape(error.hint)}")
 

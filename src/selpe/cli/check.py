@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from selpe.cli.console import emit, json_mode, out
+from selpe.cli.console import emit, json_mode, out, waiting
 from selpe.errors import ConfigError, ExitCode, SelPEError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 State = Literal["ok", "note", "wrong"]
 _MARKS = {"ok": "[green]✓[/]", "note": "[yellow]•[/]", "wrong": "[red]✗[/]"}
 _ENOUGH_DISK = 2 * 10**9  # bytes: work files of a run, and a model's prepared weights
-_FEW_ROWS = 20
+FEW_ROWS = 20
 _MOST_LINES = 20
 
 
@@ -52,6 +52,8 @@ def check(
     encoding: Annotated[str | None, typer.Option(help="The text encoding, when it is not found by itself.")] = None,
 ) -> None:
     """Check settings, schema, data, model and disk; say what is not ready and what to do about it."""
+    from selpe.run.preflight import setting_notes
+
     findings: list[CheckLine] = []
     settings = _settings(config, schema is None or data is None, findings)
     loaded = _schema(schema or (Path(settings.data_schema) if settings else None), findings)
@@ -59,12 +61,15 @@ def check(
     if source is not None:
         how = _options(settings, other_table=data is not None)
         how = replace(how, sheet=sheet or how.sheet, encoding=encoding or how.encoding)
-        _data(source, loaded, findings, how)
+        with waiting("reading the table"):
+            _data(source, loaded, findings, how)
     if settings is not None:
+        if loaded is not None:
+            findings.extend(CheckLine("advice", "note", note) for note in setting_notes(settings, loaded))
         if settings.execute == "ray":
             _cluster(settings.ray.address, findings)
         else:
-            _model(settings.llm, findings)
+            _model(_chosen(settings, loaded, findings), findings)
         _disk(Path(settings.out), findings)
     _render(findings)
     if any(finding.state == "wrong" for finding in findings):
@@ -122,7 +127,7 @@ def _schema(path: Path | None, findings: list[CheckLine]) -> Schema | None:
                 "confirmed",
                 "wrong",
                 f"{len(open_fields)} fields are drafts: {', '.join(open_fields)}",
-                "Make each one's bounds and values public knowledge, then delete its line 'confirmed: false'.",
+                "Replace bounds and values that only this table could tell, then delete each line 'confirmed: false'.",
             )
         )
     else:
@@ -168,9 +173,9 @@ def _lines(problems: tuple[RowProblem, ...]) -> tuple[str, ...]:
 
 def _remarks(reading: Reading) -> list[CheckLine]:
     remarks = [CheckLine("reading", "note", note) for note in reading.notes]
-    if len(reading.records) < _FEW_ROWS:
-        hint = "`selpe plan` shows how far so few rows can steer at your ε."
-        remarks.append(CheckLine("size", "note", f"fewer than {_FEW_ROWS} rows fit the schema", hint))
+    if len(reading.records) < FEW_ROWS:
+        hint = "So few rows can say next to nothing through the noise: `selpe plan` shows what is left of them."
+        remarks.append(CheckLine("size", "note", f"fewer than {FEW_ROWS} rows fit the schema", hint))
     return remarks
 
 
@@ -184,15 +189,38 @@ def _cluster(address: str, findings: list[CheckLine]) -> None:
     findings.append(CheckLine("model", "note", f"on a Ray cluster ({address}), not contacted by this check"))
 
 
+def _chosen(settings: RunConfig, schema: Schema | None, findings: list[CheckLine]) -> str:
+    """The model of the settings, with a line on the one that 'auto' stands for now."""
+    from selpe.run.writer import settle_writer
+
+    found, choice = settle_writer(settings, schema)
+    if choice is not None:
+        findings.append(CheckLine("model", "ok", f"auto takes {choice.llm}. {choice.why}", choice.advice))
+    return found.llm
+
+
 def _model(llm: str, findings: list[CheckLine]) -> None:
     if llm == "fake":
-        findings.append(CheckLine("model", "note", "the fake model: its records follow the schema and mean nothing"))
+        findings.append(
+            CheckLine(
+                "model",
+                "note",
+                "the fake model: its records follow the schema and mean nothing",
+                "Name a real one as `llm`, or none; `selpe run` takes the fake one with --allow-fake only.",
+            )
+        )
         return
     if "://" in llm:
         findings.append(CheckLine("model", "note", f"a server at {_host(llm)}, not contacted by this check"))
         return
+    from selpe.models.names import require_names
     from selpe.models.store.store import ModelStore
 
+    try:
+        require_names([llm])
+    except SelPEError as error:
+        findings.append(_failed("model", error))
+        return
     try:
         place = ModelStore().path(llm)
     except SelPEError:
@@ -219,7 +247,7 @@ def _disk(folder: Path, findings: list[CheckLine]) -> None:
 
 
 def _failed(what: str, error: SelPEError) -> CheckLine:
-    return CheckLine(what, "wrong", str(error), error.hint)
+    return CheckLine(what, "wrong", error.said, error.hint)
 
 
 def _render(findings: list[CheckLine]) -> None:
@@ -243,9 +271,26 @@ def _render(findings: list[CheckLine]) -> None:
     from rich.markup import escape
 
     console = out()
+    if not console.is_terminal:  # each line whole, for logs
+        for finding in findings:
+            console.print(f"{_MARKS[finding.state]} {finding.what:<10} {escape(finding.said)}")
+            for line in _below(finding):
+                console.print(f"             {line}")
+        return
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for finding in findings:
-        console.print(f"{_MARKS[finding.state]} {finding.what:<10} {escape(finding.said)}")
-        for line in finding.lines:
-            console.print(f"             {escape(line)}")
-        if finding.hint:
-            console.print(f"             [dim]→ {escape(finding.hint)}[/]")
+        said = "\n".join([escape(finding.said), *_below(finding)])
+        table.add_row(_MARKS[finding.state], finding.what, said)
+    console.print(table)
+
+
+def _below(finding: CheckLine) -> list[str]:
+    from rich.markup import escape
+
+    hint = [f"[dim]→ {escape(finding.hint)}[/]"] if finding.hint else []
+    return [*(escape(line) for line in finding.lines), *hint]

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from selpe.config import RunConfig
     from selpe.models.base import ChatModel
     from selpe.models.store.download import Progress
-    from selpe.run.lifecycle import Outcome, Run
+    from selpe.run.lifecycle import Run
+    from selpe.run.outcome import Outcome
     from selpe.run.preflight import Preflight
     from selpe.run.session import Session
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,16 @@ def plain_console(**settings: Any) -> Console:
                 yield part if plain else Segment(_ORDERS.sub("\ufffd", part.text), part.style)
 
     return PlainConsole(highlight=False, **settings)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Says on a terminal what goes on while the block runs; nothing elsewhere."""
+    if json_mode() or not err().is_terminal:
+        yield
+        return
+    with err().status(f"{what} …"):
+        yield
 
 
 def json_mode() -> bool:

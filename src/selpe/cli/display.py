@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from selpe.cli.console import err, json_mode
-from selpe.events import Answered, Event, Finished, PoolReady, Selected, StageStarted, Started
+from selpe.events import Event, Finished, Graded, PoolReady, Selected, StageStarted, Started
 from selpe.run.progress import Meter, ProgressReading, clock
+from selpe.run.ticking import ticking
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -23,23 +23,15 @@ _BUDGET_BAR = 24
 _TIGHT, _VERY_TIGHT = 60, 40  # columns below which only the essentials are shown
 
 
-class Display(Protocol):
-    """Shows a run. `event` gets every event, `tick` is called about once a second."""
-
-    def event(self, event: Event, reading: ProgressReading) -> None:
-        """Something happened."""
-
-    def tick(self, reading: ProgressReading) -> None:
-        """A second has passed."""
-
-
 @contextmanager
 def showing(meter: Meter) -> Iterator[Callable[[Event], None]]:
     """A listener for a run's events that keeps the user informed while the block runs."""
     if json_mode():
-        yield from _ticking(JsonLines(), meter)
+        with ticking(JsonLines(), meter) as listen:
+            yield listen
     elif not err().is_terminal:
-        yield from _ticking(PlainLines(), meter)
+        with ticking(PlainLines(), meter) as listen:
+            yield listen
     else:
         from rich.live import Live
 
@@ -51,32 +43,8 @@ def showing(meter: Meter) -> Iterator[Callable[[Event], None]]:
             transient=True,
             vertical_overflow="crop",
         )
-        with live:
-            yield from _ticking(Milestones(console), meter)
-
-
-def _ticking(display: Display, meter: Meter) -> Iterator[Callable[[Event], None]]:
-    """Feeds a display: events as they come, a tick a second from a thread that ends with the block."""
-    over, showing = threading.Event(), threading.Lock()
-
-    def listen(event: Event) -> None:
-        meter.listen(event)
-        if not isinstance(event, Answered):
-            with showing:
-                display.event(event, meter.read())
-
-    def tick() -> None:
-        while not over.wait(1.0):
-            with showing:
-                display.tick(meter.read())
-
-    thread = threading.Thread(target=tick, name="selpe-progress", daemon=True)
-    thread.start()
-    try:
-        yield listen
-    finally:
-        over.set()
-        thread.join()
+        with live, ticking(Milestones(console), meter) as listen:
+            yield listen
 
 
 # -- the live display ------------------------------------------------------------------------------------------------
@@ -170,6 +138,10 @@ def milestone(event: Event, reading: ProgressReading) -> str:
         }  # fmt: skip
         more = _reasons(event.retries, "retried") + (f", {lost} given up" if lost else "")
         return f"{names.get(event.stage, event.stage)}: {event.found:,} candidates{more}"
+    if isinstance(event, Graded):
+        weak = ", ".join(f"{one['name']} {one['grade']}" for one in event.measures if one["grade"] in ("fair", "poor"))
+        poor = "; Ctrl-C stops before any ε is spent" if event.grade == "poor" else ""
+        return f"the model's first candidates are {event.grade}{f' ({weak})' if weak else ''}{poor}"
     if isinstance(event, Selected):
         epsilon = event.epsilon_replace_one if reading.adjacency == "replace-one" else event.epsilon_add_remove
         again = ", from the ledger" if event.replayed else ""
@@ -183,7 +155,13 @@ def chosen(selection: str) -> str:
     kind, _, number = selection.partition("-")
     if kind == "measure":
         return f"private rows counted, look {number}"
-    return f"private vote {number} for a field to measure" if kind == "field" else f"private choice '{selection}'"
+    said = {
+        "field": f"private vote {number} for a field to measure",
+        "guide": "private vote for the guide that the model writes by",
+        "round": f"private vote for the winners of round {number}",
+        "bundle": "private vote for the table to release",
+    }
+    return said.get(kind, f"private choice '{selection}'")
 
 
 def _reasons(counts: Any, word: str) -> str:
@@ -219,7 +197,11 @@ class PlainLines:
 
     def tick(self, reading: ProgressReading) -> None:
         """A line when the last one is ten seconds old."""
-        if self._clock() - self._last >= LINE_EVERY:
+        if self._clock() - self._last < LINE_EVERY:
+            return
+        if not reading.total:  # nothing to count yet
+            self._print(f"[{clock(reading.elapsed)}] {reading.title}: {reading.activity}")
+        else:
             doing = f"{reading.judging}, " if reading.judging else ""
             self._print(
                 f"[{clock(reading.elapsed)}] {reading.title}: {doing}"

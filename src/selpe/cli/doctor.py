@@ -100,6 +100,7 @@ def _show_machine(machine: Machine) -> None:
     _line("cores", f"{machine.cores}, of which this process may use {machine.usable_cores:g}")
     _line("instructions", sets)
     _line("memory", f"{memory}{free}")
+    _line("graphics", machine.gpu or "none that model servers could use")
 
 
 def _show_engines() -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,6 +17,7 @@ from selpe.owner_only import write_text
 from selpe.run.workspace import InternalFolder, Workspace
 
 if TYPE_CHECKING:
+    from selpe.intake.options import ReadingOptions
     from selpe.models.encoders.base import Encoder
     from selpe.report.evaluate import Evaluation
 
@@ -35,6 +36,15 @@ Views = Annotated[str, typer.Option(help="Models that are trained: minilm, boost
 Control = Annotated[str | None, typer.Option(help="A run with ε = 0, to see what the private table added.")]
 EncoderName = Annotated[str | None, typer.Option("--encoder", help="The encoder; default: the run's, or minilm.")]
 Seeds = Annotated[int, typer.Option(min=1, max=100, help="Trainings to average over.")]
+DayFirst = Annotated[
+    bool | None,
+    typer.Option("--day-first/--month-first", help="What 03/04/2024 is: 3 April, or 4 March.", show_default=False),
+]
+Decimal = Annotated[Literal[".", ","] | None, typer.Option(help="The decimal mark of numbers.", show_default=False)]
+BlankBadCells = Annotated[
+    bool, typer.Option("--blank-bad-cells", help="Read cells that do not fit as missing, in optional fields.")
+]
+Encoding = Annotated[str | None, typer.Option(help="The text encoding of the tables.", show_default=False)]
 ShowReal = Annotated[bool, typer.Option("--show-real", help="Show real records beside synthetic ones.")]
 To = Annotated[Path | None, typer.Option("--to", help="The folder to write to; default: internal/ of the run.")]
 Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
@@ -58,6 +68,10 @@ def evaluate(
     control: Control = None,
     encoder: EncoderName = None,
     seeds: Seeds = 1,
+    day_first: DayFirst = None,
+    decimal: Decimal = None,
+    blank_bad_cells: BlankBadCells = False,
+    encoding: Encoding = None,
     show_real: ShowReal = False,
     to: To = None,
     open_page: Open = False,
@@ -80,6 +94,7 @@ def evaluate(
             private=False if no_private else private,
             holdout=holdout,
             control=None if control is None else _located(control),
+            reading=_reading(source, day_first, decimal, blank_bad_cells, encoding),
         )
         opened = _encoder(encoder, source)
         found = judge_material(
@@ -156,6 +171,24 @@ def _views(text: str) -> list[str]:
     if unknown or not chosen:
         raise ConfigError(f"views must be of {', '.join(VIEWS)}", where="--views")
     return chosen
+
+
+def _reading(
+    source: Path, day_first: bool | None, decimal: Literal[".", ","] | None, blank_bad_cells: bool, encoding: str | None
+) -> ReadingOptions | None:
+    """How the tables are read: as asked, and else as a run reads its own; None where nothing was asked."""
+    from dataclasses import replace
+
+    from selpe.intake.options import ReadingOptions
+    from selpe.run.lifecycle import Run
+
+    asked: dict[str, Any] = {"day_first": day_first, "decimal": decimal, "encoding": encoding}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    asked |= {"blank_bad_cells": True} if blank_bad_cells else {}
+    if not asked:
+        return None
+    known = ReadingOptions.of(Run.open(source).config) if Workspace(source).is_run else ReadingOptions()
+    return replace(known, unit=None, **asked)
 
 
 def _encoder(given: str | None, source: Path) -> Encoder:
@@ -259,6 +292,11 @@ def _show_verdict(content: Mapping[str, Any], page: Path) -> None:
     for finding in verdict["findings"]:
         colour = _COLOURS[finding["grade"]]
         rows.add_row(finding["question"], f"[{colour}]{escape(finding['answer'])}[/]. {escape(finding['sentence'])}")
+    graded = [part for finding in verdict["findings"] for part in finding["parts"]]
+    short = [part for part in graded if part["grade"] in ("fair", "poor") or part["name"] == "echoes"]
+    for place, part in enumerate(short):
+        said = f"{escape(part['title'])}: {part['shown']}, [{_COLOURS[part['grade']]}]{part['grade']}[/]"
+        rows.add_row("" if place else f"{len(graded)} figures graded", f"{said} [dim]({escape(part['rule'])})[/]")
     for place, step in enumerate(verdict["steps"]):
         rows.add_row("" if place else "What to do next", escape(step.replace("`", "")))
     rows.add_row("Report", f"{escape(shown(page))} [bold red]internal, not for release[/]")

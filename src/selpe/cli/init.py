@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from selpe.cli.console import emit, json_mode, out
+from selpe.cli.check import FEW_ROWS
+from selpe.cli.console import emit, json_mode, out, waiting
 from selpe.errors import ConfigError, SelPEError
 from selpe.owner_only import make_folder, write_text
 
@@ -36,8 +37,41 @@ def init(
     sheet: Annotated[str | None, typer.Option(help="The sheet of a workbook, by name or counted from 1.")] = None,
     encoding: Annotated[str | None, typer.Option(help="The text encoding, when it is not found by itself.")] = None,
     delimiter: Annotated[str | None, typer.Option(help="What separates cells, when the header does not tell.")] = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Then go through the draft here, question by question.")] = False,
+    web: Annotated[bool, typer.Option("--web", help="Then open the draft in a page, as `selpe studio` does.")] = False,
 ) -> None:
     """Draft schema.yaml and selpe.yaml from a table, for a person to review."""
+    if ask and web:
+        raise ConfigError("--ask and --web are two ways to do the same", hint="leave one of them out")
+    targets = [out_folder / _SCHEMA, out_folder / _CONFIG]
+    goes_on = (ask or web) and not force and all(path.exists() for path in targets)
+    if not goes_on:
+        options = {"name": name, "query": query, "sheet": sheet, "encoding": encoding, "delimiter": delimiter}
+        report(*draft_files(data, out_folder, label=label, public=public, force=force, **options), asked=ask or web)
+    if ask:
+        from selpe.cli.ask import go_through
+
+        go_through(targets[1])
+    if web:
+        from selpe.cli.studio import serve_studio
+
+        serve_studio(targets[1])
+
+
+def draft_files(
+    data: str,
+    out_folder: Path,
+    *,
+    label: str | None = None,
+    public: bool = False,
+    force: bool = False,
+    name: str | None = None,
+    query: str | None = None,
+    sheet: str | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+) -> tuple[Draft, list[Path]]:
+    """Drafts and writes the two files; the draft, and where they are."""
     from selpe.intake.draft import draft_schema
     from selpe.intake.draft.conventions import cell_form, text_form
     from selpe.intake.draft.render import config_text
@@ -48,9 +82,10 @@ def init(
     _refuse_overwriting(targets, force)
     text = text_form(data, encoding=encoding, delimiter=delimiter)
     # Read as the settings will have it read, so that the draft is of the table that a run will see.
-    table = ReadingOptions(query, sheet, text.encoding, text.delimiter).table(data)
-    dataset = _dataset(name or _stem(data))
-    draft = draft_schema(table, name=dataset, label=label, public=public)
+    with waiting("reading the table"):
+        table = ReadingOptions(query, sheet, text.encoding, text.delimiter).table(data)
+        dataset = _dataset(name or _stem(data))
+        draft = draft_schema(table, name=dataset, label=label, public=public)
     config = config_text(
         draft,
         dataset=dataset,
@@ -62,7 +97,7 @@ def init(
         rows=public_figure(units_in(table, draft.unit)),
     )
     _write(targets, [draft.to_yaml(), config])
-    _report(draft, targets)
+    return draft, targets
 
 
 def _refuse_overwriting(targets: list[Path], force: bool) -> None:
@@ -106,7 +141,8 @@ def _write(targets: list[Path], texts: list[str]) -> None:
         raise problem
 
 
-def _report(draft: Draft, targets: list[Path]) -> None:
+def report(draft: Draft, targets: list[Path], *, asked: bool = False) -> None:
+    """Says what was drafted; and what to do next, unless a person is asked for it at once."""
     emit(
         {
             "schema": str(targets[0]),
@@ -131,7 +167,7 @@ def _report(draft: Draft, targets: list[Path]) -> None:
         console.print(f"[dim]{escape(note)}[/]")
     console.print()
     console.print(f"wrote {escape(str(targets[0]))} and {escape(str(targets[1]))}")
-    for step in _next_steps(draft):
+    for step in [] if asked else _next_steps(draft):
         console.print(f"  → {escape(step)}")
 
 
@@ -158,14 +194,22 @@ def _print_columns(draft: Draft) -> None:
 
 def _next_steps(draft: Draft) -> list[str]:
     steps = []
+    if draft.rows < FEW_ROWS:
+        steps.append(f"fewer than {FEW_ROWS} rows: noise will hide nearly all that they say; bring more if you can")
     if draft.schema.label is None and draft.likely_labels:
-        steps.append(f"set a label if records have classes; '{draft.likely_labels[0]}' looks like one")
+        steps.append(
+            f"if records have classes, name the field that says them as `label`, such as '{draft.likely_labels[0]}'"
+        )
     if draft.unit is not None:
         steps.append(
             f"'{draft.unit}' repeats: selpe.yaml names it as the unit of privacy, so each of them is protected"
         )
     if draft.schema.unconfirmed:
-        steps.append("open schema.yaml: make each field's bounds and values public knowledge, and confirm it")
-    steps.append("open selpe.yaml: confirm how the table is read, and how many records are public knowledge")
+        steps.append("go through it in a page: selpe studio (or here, question by question: selpe init --ask)")
+        steps.append(
+            "or open schema.yaml: replace bounds and values that only this table could tell, describe each field in a "
+            "sentence, and delete its line 'confirmed: false'"
+        )
+    steps.append("open selpe.yaml: look at how the table is read, and whether its number of records may be known")
     steps.append("then run: selpe check")
     return steps

@@ -26,12 +26,14 @@ def register(app: typer.Typer) -> None:
 
 def list_() -> None:
     """Shows the known models and those in the store."""
+    from selpe.models.store.curated import BY_NAME
     from selpe.models.store.registry import REGISTRY
     from selpe.models.store.store import ModelStore
 
     store = ModelStore()
     held = {model.name: model for model in store.list()}
-    rows = [_row(name, store, held.get(name)) for name in (*REGISTRY, *(name for name in held if name not in REGISTRY))]
+    names = dict.fromkeys([*REGISTRY, *BY_NAME, *held])
+    rows = [_row(name, store, held.get(name)) for name in names]
     emit({"store": str(store.root), "models": rows})
     if json_mode():
         return
@@ -47,10 +49,18 @@ def list_() -> None:
 
 
 def _row(name: str, store: ModelStore, held: StoredModel | None) -> dict[str, Any]:
+    from selpe.models.store.curated import BY_NAME
     from selpe.models.store.registry import REGISTRY
 
-    about = held or REGISTRY[name]
     here = store.stored(name) is not None
+    about = held or REGISTRY.get(name)
+    if about is None:
+        known = BY_NAME[name]
+        return {
+            "name": name, "here": here, "kind": "gguf", "size": known.size, "licence": known.licence,
+            "publisher": known.hub.partition(":")[2].partition("/")[0], "description": known.description,
+            "revision": "", "path": "", "files": [],
+        }  # fmt: skip
     return {
         "name": name,
         "here": here,

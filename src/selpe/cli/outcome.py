@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from selpe.config import RunConfig
     from selpe.privacy.ledger.charges import Spent
     from selpe.run.estimate import Estimate
-    from selpe.run.lifecycle import Outcome, Run
+    from selpe.run.lifecycle import Run
     from selpe.run.methods import SpendingPlan
+    from selpe.run.outcome import Outcome
     from selpe.run.preflight import Preflight
     from selpe.schema import Field, Record, Schema
 
 _SHOWN = 5
+_LONGEST = 400  # letters of a cell; texts are wrapped
 _WIDE = 110  # columns of a table that goes into a log
 
 
@@ -79,9 +81,11 @@ def _price(found: Preflight) -> str:
         return "[bold red]none: ε = ∞ is a control; its output is not private[/]"
     if config.epsilon == 0:
         return "ε = 0: a control that does not look at the table"
-    left = "which sets this table's budget" if found.left is None else f"of {found.left:.4g} left on this table"
+    left = "the whole budget of this table" if found.left is None else f"of {found.left:.4g} left on this table"
     if found.left is None and config.budget:
         left = f"of a budget of {config.budget:g} on this table"
+    after = found.left_after
+    left += "" if after is None else ": no further run will be possible" if after == 0 else f"; {after:.4g} stays left"
     delta = f", δ = {config.delta:g}" if config.delta else ""
     return f"[bold]ε = {config.epsilon:g}[/]{delta} ({config.adjacency}{_apart(config)}), {left}"
 
@@ -134,7 +138,11 @@ def show_result(run: Run, outcome: Outcome, *, spent: Spent) -> None:
             f"[yellow]{sum(manifest['missing'].values()):,} fewer than asked for: nothing new came any more.[/]"
         )
     console.print()
-    show_records(outcome.schema, outcome.records[:_SHOWN])
+    from selpe.cli.records_shown import telling
+
+    if len(outcome.records) > _SHOWN:
+        console.print(f"[dim]{_SHOWN} of them:[/]")
+    show_records(outcome.schema, telling(outcome.schema, outcome.records, _SHOWN))
     console.print()
     show_places(run)
 
@@ -212,7 +220,7 @@ def _cell(field: Field, record: Record) -> str:
     if value is None:
         return "–"
     text = " ".join(str(value).split()) if not isinstance(value, bool) else ("yes" if value else "no")
-    return text if len(text) <= 90 else text[:89] + "…"
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def grid() -> Table:

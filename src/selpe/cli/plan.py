@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selpe.cli.console import emit, json_mode, out
+from selpe.cli.console import emit, json_mode, out, waiting
 from selpe.errors import BudgetError, ConfigError
 
 if TYPE_CHECKING:
     from selpe.config import RunConfig
+    from selpe.evaluation.sample_grade import SampleGrade
     from selpe.privacy.ledger.charges import Budget, Charge
     from selpe.privacy.plan import Plan
     from selpe.run.estimate import Estimate
@@ -39,21 +40,35 @@ def plan(
     alpha: Annotated[float | None, typer.Option(help="The share of a pool that a row approves, by hand.")] = None,
     records: Annotated[int | None, typer.Option(help="How many synthetic records to write.")] = None,
     method: Annotated[str | None, typer.Option(help="Our method, or a baseline, instead of the settings'.")] = None,
+    grade: Annotated[
+        bool, typer.Option("--grade", help="Write a sample now and say whether the model will do (see preview).")
+    ] = False,
 ) -> None:
     """Show what ε will buy, before anything is spent: what is measured how noisily, and how good a winner to expect."""
+    from selpe.cli.grades import graded_sample
+    from selpe.cli.run import draft_warning
+    from selpe.cli.writer import settled
     from selpe.config import load_config
+    from selpe.run.grades import SAMPLE, kept_grade
     from selpe.schema import Schema
 
     flags = {"epsilon": epsilon, "rounds": rounds, "batches": batches, "alpha": alpha, "records": records}
     settings = load_config(config, flags={**flags, "method": method})
     schema = Schema.load(settings.data_schema)
-    made, notes = _plan(settings, schema, rows)
+    draft_warning(schema)
+    settings, writer = settled(settings, schema, tell=not json_mode())
+    with waiting("planning"):
+        made, notes = _plan(settings, schema, rows)
     said = {"dataset": settings.dataset, "unit": settings.unit or "record", **made.to_dict()}
     said |= {"budget": _budget(settings, made), "warnings": [*notes, *made.warnings]}
-    expected = _estimate(settings, schema, made)
+    with waiting("estimating what it takes"):
+        expected = _estimate(settings, schema, made)
+    judged = graded_sample(settings, schema, SAMPLE)[1] if grade else kept_grade(settings, schema)
+    said |= {"model": writer and writer.as_dict(), "grade": judged and judged.as_dict()}
     emit(said | {"estimate": expected.as_dict()})
     if not json_mode():
         _render(settings, made, said, expected)
+        _render_grade(settings, judged)
 
 
 def _estimate(settings: RunConfig, schema: Schema, made: SpendingPlan) -> Estimate:
@@ -67,6 +82,7 @@ def _estimate(settings: RunConfig, schema: Schema, made: SpendingPlan) -> Estima
 def _plan(settings: RunConfig, schema: Schema, rows: int | None) -> tuple[SpendingPlan, tuple[str, ...]]:
     """The plan, and what is to be said of the number it is made from; with `rows` the table is not opened."""
     from selpe.run.methods import recipe_of
+    from selpe.run.preflight import setting_notes
 
     notes: tuple[str, ...] = ()
     if rows is None:
@@ -77,7 +93,7 @@ def _plan(settings: RunConfig, schema: Schema, rows: int | None) -> tuple[Spendi
         rows, notes = settings.rows or counted, size_notes(settings, counted)
     elif rows < 1:
         raise ConfigError("must be 1 or more", where="--rows")
-    return recipe_of(settings.method).plan(settings, schema, rows), notes
+    return recipe_of(settings.method).plan(settings, schema, rows), (*setting_notes(settings, schema), *notes)
 
 
 def _budget(settings: RunConfig, made: SpendingPlan) -> dict[str, Any]:
@@ -139,6 +155,15 @@ def _render(settings: RunConfig, made: SpendingPlan, said: dict[str, Any], expec
         console.print(f"[yellow]•[/] {escape(warning)}")
 
 
+def _render_grade(settings: RunConfig, judged: SampleGrade | None) -> None:
+    from selpe.cli.grades import render_grade
+
+    if judged is not None:
+        render_grade(settings, judged)
+    elif settings.method == "selpe" and settings.llm != "fake":
+        out().print("[dim]Will the model do? Not graded for this schema yet: `selpe preview` says, for free.[/]")
+
+
 def _classes(made: Plan) -> str:
     if len(made.rows) == 1:
         return "no classes"
@@ -164,7 +189,7 @@ def _cost(settings: RunConfig, made: SpendingPlan) -> str:
 
 def _left(budget: dict[str, Any]) -> str:
     if budget["cap"] is None:
-        return "budget: none set for this data set yet"
+        return "budget: none yet; the first run sets it, to its own ε unless the settings have a `budget`"
     left = f"budget: ε {budget['left']:.4g} of {budget['cap']:g} is left ({budget['adjacency']})"
     return left if budget["enough"] else f"[red]{left}: not enough for this plan[/]"
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from selpe.cli.beginning import begin, begin_control, conclude
 from selpe.cli.console import emit, err, json_mode, out
-from selpe.errors import ConfigError, RunError, StoppedError
-from selpe.run.workspace import Workspace
+from selpe.cli.release import release
+from selpe.errors import ConfigError, RunError, did_you_mean
+from selpe.run.workspace import Workspace, workspaces
 
 if TYPE_CHECKING:
     from selpe.config import RunConfig
     from selpe.run.lifecycle import Run
+    from selpe.schema import Schema
 
 Settings = Annotated[Path | None, typer.Argument(help="The settings; default: selpe.yaml in this folder.")]
 RunName = Annotated[str, typer.Argument(help="The run's folder, or its name.", show_default=False)]
@@ -36,6 +38,12 @@ Workers = Annotated[int | None, typer.Option(min=1, help="How many workers on th
 Set = Annotated[list[str] | None, typer.Option("--set", help="Any setting, as name=value; can be repeated.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Serve a page for a browser on this machine.")]
 ProfileFlag = Annotated[bool, typer.Option("--profile", help="Show at the end where the time went.")]
+AllowFake = Annotated[
+    bool,
+    typer.Option(
+        "--allow-fake", envvar="SELPE_ALLOW_FAKE", help="Spend ε on records of the fake model, which mean nothing."
+    ),
+]
 Port = Annotated[int, typer.Option(help="The port of the page; default: a free one.", show_default=False)]
 
 
@@ -68,7 +76,14 @@ def run(
     workers: Workers = None,
     setting: Set = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show plan and estimate, then stop.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Spend without asking; needed where there is no terminal.")
+    ] = False,
+    control: Annotated[
+        str | None,
+        typer.Option(help="Repeat this run with its own plan and ε = 0, to compare with.", show_default=False),
+    ] = None,
+    allow_fake: AllowFake = False,
     watch: Watch = False,
     port: Port = 0,
     profile: ProfileFlag = False,
@@ -78,60 +93,18 @@ def run(
     ] = False,
 ) -> None:
     """Write a synthetic table: plan and estimate first, then the work, then where everything is."""
+    how: dict[str, Any] = {"name": name, "dry_run": dry_run, "yes": yes, "watch": watch, "port": port, "insist": insist}
+    how |= {"profile": profile, "allow_fake": allow_fake}
+    if control is not None:
+        given = (config, epsilon, records, llm, encoder, seed, method, preset, execute, address, workers)
+        changed = bool(setting) or any(one is not None for one in given)
+        begin_control(find_run(control, out_folder), changed=changed, **how)
+        return
     flags = _method_flags(method, preset) | assigned(setting or [])
     own = {"epsilon": epsilon, "records": records, "llm": llm, "encoder": encoder, "seed": seed}
     flags |= {name: value for name, value in own.items() if value is not None}  # else they would undo --set
     flags = _with_place(flags, execute, address, workers)
-    settings = _load(config, {**flags, "out": str(out_folder.resolve()) if out_folder else None})
-    begin(settings, name=name, dry_run=dry_run, yes=yes, watch=watch, port=port, insist=insist, profile=profile)
-
-
-def begin(
-    settings: RunConfig,
-    *,
-    name: str | None = None,
-    ledger: Path | None = None,
-    dry_run: bool = False,
-    yes: bool = False,
-    watch: bool = False,
-    port: int = 0,
-    insist: bool = False,
-    profile: bool = False,
-) -> Run | None:
-    """Outlook, question, run and result; None after a dry run.
-
-    A model on this machine is opened first and tried for a second or two, unless earlier runs tell how fast it is.
-    """
-    from contextlib import ExitStack
-
-    from selpe.cli.conduct import conduct, opened
-    from selpe.cli.outcome import show_outlook
-    from selpe.privacy.ledger import Ledger
-    from selpe.run.estimate import is_measurable
-    from selpe.run.lifecycle import Run
-    from selpe.run.preflight import preflight
-
-    found = preflight(settings, Ledger.open(settings.dataset, root=ledger))
-    with ExitStack() as stack:
-        session, since = None, time.monotonic()
-        measurable = is_measurable(settings, found.estimate) and found.refusal is None
-        if measurable and (not dry_run or _is_here(settings.llm)):  # a dry run fetches nothing
-            session = stack.enter_context(opened(settings))
-            with err().status("measuring how fast the model is here"):
-                found = found.measured(session.model)
-        opening = time.monotonic() - since
-        show_outlook(found)
-        if dry_run:
-            if not json_mode():
-                refused = "" if found.refusal is None else f"; {found.refusal.message}"
-                out().print(f"[dim]dry run:[/] nothing was spent{refused}")
-            return None
-        found.require_budget()
-        _confirm(settings, yes=yes)
-        made = Run.create(settings, name=name, ledger=ledger)
-        outcome = conduct(made, watch=watch, port=port, insist=insist, outlook=found, session=session, opening=opening)
-    _conclude(made, outcome, profile=profile)
-    return made
+    begin(_load(config, {**flags, "out": str(out_folder.resolve()) if out_folder else None}), **how)
 
 
 def resume(
@@ -151,7 +124,7 @@ def resume(
     from selpe.cli.conduct import conduct
     from selpe.run.release import is_lost, require_writable
 
-    found = _find(name, out_folder) if name else _last_open(out_folder)
+    found = find_run(name, out_folder) if name else _last_open(out_folder)
     found.move(_with_place({}, execute, address, workers))
     if found.manifest.get("state") == "done" and not is_lost(found):
         require_writable(found)
@@ -162,19 +135,22 @@ def resume(
             out().print(f"'{found.name}' is done already.")
             show_places(found)
         return
-    _conclude(found, conduct(found, watch=watch, port=port), profile=profile)
+    conclude(found, conduct(found, watch=watch, port=port), profile=profile)
 
 
 def preview(
     config: Settings = None,
     *,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=200, help="How many candidates.")] = 5,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=200, help="How many candidates to show.")] = 5,
     llm: Llm = None,
     seed: Seed = None,
     setting: Set = None,
     codebook: Annotated[
         bool, typer.Option("--codebook", help="Show what tables of counts would be counted in (docs/measuring.md).")
     ] = False,
+    grade: Annotated[
+        bool, typer.Option("--grade/--no-grade", help="Say by 32 candidates whether this model will do, or not.")
+    ] = True,
     field: Annotated[
         list[str] | None, typer.Option(help="With --codebook: this field alone; can be repeated.", show_default=False)
     ] = None,
@@ -182,14 +158,19 @@ def preview(
         int | None, typer.Option(min=1, help="With --codebook: for a table of so many rows.", show_default=False)
     ] = None,
 ) -> None:
-    """Write a few candidates from the schema alone. Reads no private row and spends nothing."""
+    """Write a few candidates from the schema alone, and grade them. Reads no private row and spends nothing."""
     from selpe.cli.conduct import opened_model
+    from selpe.cli.grades import graded_sample, show_grade
+    from selpe.cli.writer import settled
     from selpe.method.from_settings import preview as candidates_of
+    from selpe.run.grades import SAMPLE
     from selpe.schema import Schema
 
     own = {name: value for name, value in (("llm", llm), ("seed", seed)) if value is not None}
     settings = _load(config, {**assigned(setting or []), **own})
     schema = Schema.load(settings.data_schema)
+    _mind_draft(settings, schema)
+    settings, _ = settled(settings, schema, ask=True)
     if codebook:
         from selpe.cli.codebooks import preview_codebooks
 
@@ -197,20 +178,45 @@ def preview(
         return
     if field or rows:
         raise ConfigError("--field and --rows are for --codebook")
-    with opened_model(settings) as model, err().status(f"writing {count} candidates") as status:
-        found = candidates_of(settings, schema, model, count)
-        status.stop()
+    asked, judged = count, None
+    if grade:
+        asked = max(count, SAMPLE)
+        found, judged = graded_sample(settings, schema, asked)
+    else:
+        with opened_model(settings) as model, err().status(f"writing {count} candidates"):
+            found = candidates_of(settings, schema, model, count)
+    lost, found = asked - len(found), found[:count]
     for candidate in found:
         emit({"record": candidate.record, "guide": candidate.proposal.guide.name, "attempts": candidate.attempts})
-    if json_mode():
-        return
-    from selpe.cli.outcome import show_records
+    if not json_mode():
+        from selpe.cli.records_shown import show_whole
 
-    show_records(schema, [candidate.record for candidate in found])
-    lost = count - len(found)
-    if lost:
-        out().print(f"[yellow]{lost} of {count} were given up after {settings.attempts} tries each.[/]")
-    out().print("[dim]From the schema and the model alone: no private row was read, nothing was spent.[/]")
+        show_whole(schema, [candidate.record for candidate in found])
+    if lost and not json_mode():
+        out().print(f"[yellow]{lost} of {asked} were given up after {settings.attempts} tries each.[/]")
+    if judged is not None:
+        show_grade(settings, judged)
+    if not json_mode():
+        out().print("[dim]From the schema and the model alone: no private row was read, nothing was spent.[/]")
+
+
+def _mind_draft(settings: RunConfig, schema: Schema) -> None:
+    """Says that a draft is a draft. Its bounds and values come from private rows, so no server gets to see it."""
+    if not schema.unconfirmed:
+        return
+    if any("://" in llm for llm in settings.llms) or settings.execute == "ray":
+        schema.require_confirmed()
+    draft_warning(schema)
+
+
+def draft_warning(schema: Schema) -> None:
+    """What a run will say of a schema that is not confirmed, said before any work goes into it."""
+    if schema.unconfirmed and not json_mode():
+        names = ", ".join(schema.unconfirmed)
+        err().print(
+            f"[yellow]•[/] This schema is a draft: `selpe run` will not start before you have confirmed {names}.",
+            soft_wrap=True,
+        )
 
 
 def runs(
@@ -230,52 +236,11 @@ def runs(
     _print_runs(rows)
 
 
-def release(
-    name: RunName,
-    *,
-    to: Annotated[Path | None, typer.Option(help="The zip to write; default: <run>-release.zip here.")] = None,
-    out_folder: Out = None,
-    not_private_control: Annotated[
-        bool, typer.Option("--not-private-control", help="Pack a control that has no guarantee.")
-    ] = False,
-) -> None:
-    """Pack the release into a zip, after a check that nothing else is in it."""
-    from selpe.cli.conduct import shown
-    from selpe.run.packing import pack_release
-    from selpe.run.release import RELEASED
-
-    found = _find(name, out_folder)
-    private = found.manifest.get("private") is True
-    target = to or Path(f"{found.name}-{'release' if private else 'NOT-PRIVATE'}.zip")
-    packed = pack_release(
-        found.folder,
-        found.manifest,
-        found.schema,
-        allowed=RELEASED,
-        to=target,
-        not_private_control=not_private_control,
-    )
-    emit({"zip": str(target), "sha256": packed.sha256, "files": dict(packed.files), "records": packed.records})
-    if json_mode():
-        return
-    console = out()
-    for file, digest in packed.files.items():
-        console.print(f"[green]✓[/] {file}  [dim]{digest[:16]}…[/]")
-    console.print(
-        f"[bold]{shown(target)}[/]: {packed.records:,} records, every one checked against the schema; "
-        f"{len(packed.files)} files and nothing else.",
-        soft_wrap=True,
-    )
-    if not packed.private:
-        console.print("[bold red]This is a control: it is NOT private.[/]")
-    console.print(f"[dim]sha256 {packed.sha256}[/]", soft_wrap=True)
-
-
 def watch(name: RunName, *, out_folder: Out = None, port: Port = 0) -> None:
     """Serve a page about a run, running or finished, to a browser on this machine."""
     from selpe.watch import WatchServer, folder_view
 
-    found = _find(name, out_folder)
+    found = find_run(name, out_folder)
     with WatchServer(folder_view(found.folder), port=port) as server:
         emit({"watch": server.url})
         if not json_mode():
@@ -341,13 +306,15 @@ def runs_folder(given: Path | None) -> Path:
     return Path("runs")
 
 
-def _find(name: str, out_folder: Path | None) -> Run:
+def find_run(name: str, out_folder: Path | None) -> Run:
+    """The run that a word names: its folder, or its name."""
     from selpe.run.lifecycle import Run
 
     for folder in (Path(name), runs_folder(out_folder) / name):
         if Workspace(folder).is_run:
             return Run.open(folder)
-    raise RunError("there is no such run", where=name, hint="`selpe runs` lists them")
+    known = [place.folder.name for place in workspaces(runs_folder(out_folder))]
+    raise RunError("there is no such run", where=name, hint=f"{did_you_mean(name, known)}`selpe runs` lists them.")
 
 
 def _last_open(out_folder: Path | None) -> Run:
@@ -359,38 +326,7 @@ def _last_open(out_folder: Path | None) -> Run:
     return Run.open(Path(waiting[-1]["folder"]))
 
 
-def _is_here(llm: str) -> bool:
-    """Whether a model's weights are on this machine already."""
-    from selpe.errors import ModelNotFoundError
-    from selpe.models.store.store import ModelStore
-
-    try:
-        ModelStore().path(llm.removeprefix("llamacpp:").removeprefix("transformers:"))
-    except ModelNotFoundError:
-        return False
-    return True
-
-
 # -- saying things ---------------------------------------------------------------------------------------------------
-
-
-def _confirm(settings: RunConfig, *, yes: bool) -> None:
-    spends = settings.epsilon > 0
-    if yes or json_mode() or not spends or not sys.stdin.isatty():
-        return
-    if not typer.confirm("Start?", default=True, err=True):
-        raise StoppedError("not started; nothing was spent")
-
-
-def _conclude(made: Run, outcome: Any, *, profile: bool) -> None:
-    from selpe.cli.outcome import show_result
-    from selpe.cli.profile import show_profile
-    from selpe.privacy.ledger.charges import spent
-
-    total = spent(charge for charge in made.ledger.charges() if charge.run == made.name)
-    show_result(made, outcome, spent=total)
-    if profile:
-        show_profile(made)
 
 
 def _row(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -133,9 +133,9 @@ def _tried(cell: Cell, bench: Bench, tell: Listener) -> str:
     except ModelError as error:
         if error.retryable:  # the model is away: the other cells would fail as well
             raise
-        return str(error)
+        return error.said
     except SelPEError as error:
-        return f"{error}{f' ({error.hint})' if error.hint else ''}"
+        return f"{error.said}{f' ({error.hint})' if error.hint else ''}"
     except Exception as error:
         # The message of a foreign exception may quote a row, so that it is left to those who ask for it.
         log.debug("an unexpected error in %s", cell.title, exc_info=True)

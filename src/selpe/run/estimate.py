@@ -7,7 +7,7 @@ prompts. Speed comes from earlier runs with the same model; else the model itsel
 
 from __future__ import annotations
 
-from bisect import bisect
+from bisect import bisect, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,19 +15,22 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from selpe.config import RunConfig
-from selpe.models.base import Answer, Request
+from selpe.models.base import Answer
 from selpe.models.speed import Pace
 from selpe.schema import Schema
 
 if TYPE_CHECKING:
     from selpe.method.guides import Guide
+    from selpe.models.machine import Machine
     from selpe.privacy.measure_plan import MeasurePlan
 
 # Tokens written per second and core by SmolLM2-135M in whole runs; speed falls as weights grow. Without AVX-512 the
 # arithmetic is the limit, and reading prompts takes as long as writing. ARM was not measured and is taken for slow.
 _WITH_AVX512, _WITHOUT_AVX512, _EMBEDDED_BYTES = 310.0, 95.0, 98_362_432
-_TYPICAL = {"server": 400.0, "fake": 5_000.0}
-_SLOWER = {"llamacpp": 0.28, "transformers": 0.1}
+SERVER_SPEED = 400.0
+_TYPICAL = {"server": SERVER_SPEED, "fake": 5_000.0}
+LLAMACPP_SPEED = 0.28  # of the embedded engine's
+_SLOWER = {"llamacpp": LLAMACPP_SPEED, "transformers": 0.1}
 _TOKENS_PER_WORD = 1.35  # the fake model counts words and marks; tokenizers cut finer
 _TRIES, _TRIES_BY_RULES = 1.05, 1.3  # answers per candidate where nothing is known; rules bind in our engine alone
 _SAMPLE, _MOST_SAMPLED = 12, 64
@@ -239,22 +242,24 @@ def _dry_tokens(config: RunConfig, schema: Schema, candidates: int, steered: boo
         record = _RECORD_TOKENS_PER_WORD * sum(map(model.count_tokens, texts)) / len(texts)
         context = _CONTEXT_FILLED * context_tokens(schema) if config.stages == 2 else 0.0
         made = replace(made, completion=tries * (record + context))
-    shared = shared_share([_text_of(answer.request) for answer in answers], round(candidates / count * len(answers)))
+    texts_read, texts_kept = zip(*map(_text_of, answers), strict=True)
+    shared = shared_share(texts_read, round(candidates / count * len(answers)), texts_kept)
     return replace(made, cached=shared * made.prompt)
 
 
-def shared_share(prompts: Sequence[str], count: int) -> float:
+def shared_share(prompts: Sequence[str], count: int, kept: Sequence[str] = ()) -> float:
     """The share of the prompts' letters that stood at the beginning of an earlier one, if there were `count` prompts.
 
-    Those beyond the given ones are taken to share as much as the second half of these.
+    Those beyond the given ones are taken to share as much as the second half of these. `kept` are the prompts with the
+    answers to them, where a model remembers both.
     """
     seen: list[str] = []
     cold: list[int] = []
-    for prompt in prompts:
+    for prompt, whole in zip(prompts, kept or prompts, strict=True):
         place = bisect(seen, prompt)  # in order, the longest common beginning is with a neighbour
         common = max((_common(prompt, one) for one in seen[max(0, place - 1) : place + 1]), default=0)
         cold.append(len(prompt) - common)
-        seen.insert(place, prompt)
+        insort(seen, whole)
     if not prompts:
         return 0.0
     later = cold[len(cold) // 2 :]
@@ -268,8 +273,11 @@ def _common(one: str, other: str) -> int:
     return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
 
-def _text_of(request: Request) -> str:
-    return request.prompt or "\n".join(message.content for message in request.messages)
+def _text_of(answer: Answer) -> tuple[str, str]:
+    """What a model has read, and the same with its answer behind it, as the next stage shows both."""
+    request = answer.request
+    read = request.prompt or "\n".join(message.content for message in request.messages)
+    return read, f"{read}{' ' if request.prompt else chr(10)}{' '.join(answer.text.split())}"
 
 
 def _phrase_tokens(schema: Schema, name: str) -> Tokens:
@@ -342,18 +350,32 @@ def _typical(config: RunConfig) -> tuple[float, str]:
     machine = this_machine()
     cores = max(1.0, ray.workers * ray.cpus if config.execute == "ray" else machine.usable_cores)
     wide = "avx512f" in machine.instruction_sets
-    per_core = _WITH_AVX512 if wide else _WITHOUT_AVX512
-    speed = per_core * cores * _EMBEDDED_BYTES / max(_EMBEDDED_BYTES // 4, weight_of(rest or llm)) * slower
+    speed = processor_speed(machine, weight_of(rest or llm), cores=cores) * slower
     engine = "the embedded engine" if slower == 1.0 else kind
     return speed, f"typical speed of {engine} on {cores:g} cores{'' if wide else ' without AVX-512'}"
 
 
+def processor_speed(machine: Machine, weight: int, *, cores: float | None = None) -> float:
+    """Tokens per second that the embedded engine usually writes with weights of so many bytes."""
+    per_core = _WITH_AVX512 if "avx512f" in machine.instruction_sets else _WITHOUT_AVX512
+    return per_core * (cores or machine.usable_cores) * _EMBEDDED_BYTES / max(_EMBEDDED_BYTES // 4, weight)
+
+
+def seconds_with(found: Estimate, config: RunConfig, runs: Iterable[Mapping[str, Any]] = ()) -> float:
+    """How long the same run would take with the model of other settings, by earlier runs or typical figures."""
+    earlier = [run for run in runs if _tells(run) and run["settings"].get("llm") == config.llm]
+    return found.completion_tokens / _speed(config, earlier)[0]
+
+
 def weight_of(llm: str) -> int:
     """Bytes of a model's weights, or of an ordinary small model where nobody knows yet."""
+    from selpe.models.store.curated import BY_NAME
     from selpe.models.store.registry import REGISTRY
 
     if llm in REGISTRY:
         return REGISTRY[llm].size
+    if llm in BY_NAME:
+        return BY_NAME[llm].weight
     path = Path(llm)
     if path.is_dir():
         return sum(file.stat().st_size for file in path.glob("*.safetensors")) or 10**9

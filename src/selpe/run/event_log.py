@@ -15,6 +15,7 @@ from selpe.events import (
     Answered,
     Event,
     Finished,
+    Graded,
     Included,
     Judging,
     PoolReady,
@@ -27,7 +28,7 @@ from selpe.owner_only import open_text
 
 _KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
-    for kind in (Answered, Finished, Included, Judging, PoolReady, Selected, StageStarted, Started, Trained)
+    for kind in (Answered, Finished, Graded, Included, Judging, PoolReady, Selected, StageStarted, Started, Trained)
 }
 _HINTS = {name: get_type_hints(kind) for name, kind in _KINDS.items()}
 _PERIOD = 1.0  # seconds: answers are summed up and written about this often

@@ -26,9 +26,8 @@ from typing import Any
 
 from selpe.config import RunConfig, check_config
 from selpe.errors import ModelError, RunError, StoppedError
-from selpe.events import Answered, Emit, Event, PoolReady, Selected, silence, together
+from selpe.events import Answered, Emit, Event, Graded, PoolReady, Selected, silence, together
 from selpe.intake.addresses import without_password
-from selpe.method.algorithm import Evolved
 from selpe.models.answers import AnswerStore, RememberingModel
 from selpe.models.base import ChatModel
 from selpe.models.encoders.base import Encoder, PublicEncoder
@@ -43,11 +42,14 @@ from selpe.privacy.plan import Plan
 from selpe.privacy.table import PrivateTable
 from selpe.run.affordable import affordable
 from selpe.run.event_log import EventLog
+from selpe.run.large.composition import Composition
 from selpe.run.manifest import read_manifest, write_manifest
 from selpe.run.methods import Parts, SpendingPlan, Synthesized, recipe_of
+from selpe.run.outcome import Outcome
 from selpe.run.preflight import cap_of, spends
 from selpe.run.release import require_writable, write_release
 from selpe.run.workspace import Workspace, workspaces
+from selpe.run.writer import WriterChoice, settle_writer
 from selpe.schema import Record, Schema
 from selpe.version import __version__
 
@@ -94,17 +96,6 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """A finished run: its folder, its records, and what to generate more from."""
-
-    folder: Path
-    schema: Schema
-    records: Sequence[Record]
-    manifest: Mapping[str, Any]
-    evolved: Evolved | None
-
-
-@dataclass(frozen=True, slots=True)
 class Begun:
     """A run that may look at its table: what it looks at, how, and at which prices, all of them reserved."""
 
@@ -126,12 +117,21 @@ class Run:
 
     @classmethod
     def create(
-        cls, config: RunConfig, *, name: str | None = None, ledger: Path | None = None, schema: Schema | None = None
+        cls,
+        config: RunConfig,
+        *,
+        name: str | None = None,
+        ledger: Path | None = None,
+        schema: Schema | None = None,
+        writer: WriterChoice | None = None,
     ) -> Run:
         """A new run folder. Nothing private is read and nothing is spent yet.
 
         `ledger` is where budgets are kept, if not in the usual place; `schema` stands in for the file of the settings.
+        `writer` says how its model was chosen, where `llm: auto` was settled already; else it is settled here.
         """
+        if writer is None:
+            config, writer = settle_writer(config, schema)
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
         # The ledger knows a run by its name for ever, so a name must not come twice, even after a deleted folder.
         name = name or f"{config.dataset}-{stamp}-{secrets.token_hex(2)}"
@@ -154,7 +154,7 @@ class Run:
             "name": name, "state": "created", "created": _now(), "selpe": __version__,
             # A run belongs to one ledger: resumed against another one, it would draw and pay for everything again.
             "ledger": str((ledger or ledger_root()).resolve()),
-            "settings": settings,
+            "settings": settings, **({} if writer is None else {"writer": writer.as_dict()}),
         }  # fmt: skip
         run = cls(folder, config, manifest)
         try:
@@ -195,6 +195,15 @@ class Run:
     def ledger(self) -> Ledger:
         """The ledger that this run pays from."""
         return Ledger.open(self.config.dataset, root=Path(self.manifest.get("ledger") or ledger_root()))
+
+    @property
+    def plan(self) -> SpendingPlan:
+        """The plan that this run was made by, at the prices that were paid; raises where it has not begun."""
+        if "plan" not in self.manifest:
+            raise RunError("this run has no plan yet", where=self.name)
+        prices = {name: float(price) for name, price in self.manifest.get("prices", {}).items()}
+        planned = self._planned(self.schema, int(self.manifest["plan"]["units"]), shown=None)
+        return planned.at(prices) if prices else planned
 
     @property
     def release(self) -> Path:
@@ -265,7 +274,7 @@ class Run:
         ):
             require_writable(self)
             tally = Tally()
-            listen = together(tally.listen, log.listen, emit)
+            listen = together(tally.listen, log.listen, self._note_grade, emit)
             began = time.monotonic()
             begun = self.begin(source=source, insist=insist)
             schema = begun.schema
@@ -287,6 +296,9 @@ class Run:
                 self._note("stopped", seconds=self._seconds(began))
                 raise
             self._write_raw(made)
+            composition = None if made.evolved is None else Composition.of(made.evolved)
+            if composition is not None:
+                composition.save(self.workspace.work.composition)
             records, seal = write_release(self, schema, made)
             self.ledger.settle(self.name, "done")
             self._note(
@@ -307,7 +319,7 @@ class Run:
                 selections=tally.selections,
                 private=all(drawn.private for drawn in made.drawn),
             )  # fmt: skip
-        return Outcome(self.folder, schema, records, self.manifest, made.evolved)
+        return Outcome(self.folder, schema, records, self.manifest, composition)
 
     # -- putting the parts together ------------------------------------------------------------------------------
 
@@ -321,7 +333,8 @@ class Run:
             plan = recipe_of(self.config.method).plan(settings, schema, units)
         if isinstance(plan, Plan):
             if kept := self.manifest.get("measurement"):
-                plan = plan.measuring(MeasurePlan.from_dict(kept))
+                begun = {name: float(price) for name, price in self.manifest.get("prices", {}).items()}
+                plan = plan.measuring(MeasurePlan.from_dict(kept), begun)
             self.manifest["chosen"] = {"rounds": len(plan.rounds), "batches": plan.batches, "alpha": plan.alpha}
             self.manifest["measurement"] = plan.to_dict()["measure"]
         return plan
@@ -421,6 +434,10 @@ class Run:
             return  # it was done and sealed: going over it again, to write a lost release, changes nothing
         self.manifest |= {"state": state, "versions": _versions(), **more}
         self._save()
+
+    def _note_grade(self, event: Event) -> None:
+        if isinstance(event, Graded):
+            self._note(str(self.manifest["state"]), grade=event.as_dict())
 
     def _save(self) -> None:
         write_manifest(self.folder, self.manifest)

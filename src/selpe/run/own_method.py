@@ -17,6 +17,7 @@ from selpe.models.answers import RememberingModel
 from selpe.privacy.plan import Plan
 from selpe.privacy.table import PrivateTable
 from selpe.run.estimate import Estimate, candidates_of, estimate, likely_of, likely_phrases, stand_in_guides
+from selpe.run.grades import first_pool_grader
 from selpe.run.large import further
 from selpe.run.large.answers import ChunkAnswers
 from selpe.run.large.composition import Composition
@@ -52,6 +53,7 @@ class SelectionGuidedEvolution:
             adjacency=parts.config.adjacency,
             seed=parts.config.seed,
             emit=parts.emit if beyond <= 0 else _as_core(parts.emit, beyond),
+            first_pool=first_pool_grader(parts.config, schema, parts.encoder, parts.emit),
         ).run()
         in_turn = method.mixed or self.plan.measure is not None
         whole = None

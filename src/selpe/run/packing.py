@@ -26,6 +26,7 @@ from selpe.intake import write_table
 from selpe.intake.lines import RecordLines
 from selpe.privacy.card_text import render_markdown
 from selpe.privacy.sealing import again, file_sum, proved_seal, require_bytes
+from selpe.run.judgement import JUDGED
 from selpe.run.measurements import MEASUREMENTS, require_fit
 from selpe.run.release import TABLES, released_files
 from selpe.run.workspace import ReleaseFolder, Workspace
@@ -49,11 +50,12 @@ class Packed:
 
 def pack_release(
     folder: Path, manifest: Mapping[str, Any], schema: Schema, *, allowed: tuple[str, ...], to: Path,
-    not_private_control: bool = False,
+    not_private_control: bool = False, judged: str = "",
 ) -> Packed:  # fmt: skip
     """Packs `folder/release` of a finished run into a zip. Refuses whatever is not beyond doubt.
 
-    `allowed` are the names that a release can have; which of them this one has, its seal says.
+    `allowed` are the names that a release can have; which of them this one has, its seal says. `judged` is what the
+    owner tells receivers of its quality (run/judgement.py); it goes along unsealed.
     """
     name = str(manifest.get("name", folder.name))
     if manifest.get("state") != "done":
@@ -77,9 +79,13 @@ def pack_release(
         measured = _json(contents, MEASUREMENTS) if MEASUREMENTS in contents else None
         require_fit(measured, card, schema)
         _check_summary(contents, schema, records, card, measured)
+        noted = [JUDGED] if judged else []
+        if judged:
+            ReleaseFolder(place).judged.write_bytes(judged.encode())
+            sums = dict(sorted({**sums, JUDGED: file_sum(place / JUDGED)}.items()))
         contents[SUMS] = "".join(f"{digest}  {file}\n" for file, digest in sums.items()).encode()
         ReleaseFolder(place).sums.write_bytes(contents[SUMS])
-        _zip([*allowed, SUMS], place, f"{name}-release" if private else f"{name}-NOT-PRIVATE", to)
+        _zip([*allowed, *noted, SUMS], place, f"{name}-release" if private else f"{name}-NOT-PRIVATE", to)
         return Packed(to, file_sum(to), sums, len(records), private)
 
 

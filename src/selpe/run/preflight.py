@@ -23,10 +23,15 @@ if TYPE_CHECKING:
     from selpe.privacy.ledger.charges import Budget, Composition
     from selpe.run.methods import SpendingPlan
 
+LARGE_EPSILON = 10.0  # above it a promise of differential privacy says next to nothing
+SMALLEST_ROOM = 1e-3  # less than this is what rounding leaves of a budget
+
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
     """The outlook of a run. `left` is what the budget holds, None where the first run will set it.
+
+    `left_after` is what later runs may spend once this one is done; None where nothing is spent, or too much would be.
 
     `table` and `plan` are for the run that follows, so that it neither reads nor plans again.
     """
@@ -39,6 +44,7 @@ class Preflight:
     left: float | None
     refusal: BudgetError | None
     notes: tuple[str, ...] = ()
+    left_after: float | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -63,6 +69,7 @@ class Preflight:
             "plan": self.plan.to_dict(),
             "estimate": self.estimate.as_dict(),
             "budget_left": self.left,
+            "budget_left_after": self.left_after,
             "allowed": self.refusal is None,
             "notes": list(self.notes),
         }
@@ -82,8 +89,30 @@ def preflight(config: RunConfig, ledger: Ledger, *, source: Any = None, schema: 
     counted = units_in(table, config.unit)
     plan = recipe.plan(config, schema, config.rows or counted)
     expected = recipe.estimate(config, schema, plan, list_runs(Path(config.out)))
-    left, refusal = _room(config, plan, ledger)
-    return Preflight(config, schema, plan, table, expected, left, refusal, size_notes(config, counted))
+    left, after, refusal = _room(config, plan, ledger)
+    notes = (*setting_notes(config, schema), *size_notes(config, counted))
+    return Preflight(config, schema, plan, table, expected, left, refusal, notes, after)
+
+
+def setting_notes(config: RunConfig, schema: Schema) -> tuple[str, ...]:
+    """What to tell the owner about settings that work and hardly help."""
+    found = []
+    if LARGE_EPSILON < config.epsilon < math.inf:
+        found.append(
+            f"ε = {config.epsilon:g} protects very little: what one record says may change the odds of a result by a "
+            f"factor of {_factor(config.epsilon)}. Values from 0.5 to 4 are usual."
+        )
+    if len(schema.labels) == 1:
+        found.append(
+            f"The label '{schema.label}' has one class only, so that nothing can be told apart by it. Name another "
+            "field as the label, or none."
+        )
+    return tuple(found)
+
+
+def _factor(epsilon: float) -> str:
+    """e to the power of ε, in words that can be read."""
+    return f"{math.exp(epsilon):,.0f}" if epsilon <= 16 else f"10 to the power of {epsilon / math.log(10):.0f}"
 
 
 def size_notes(config: RunConfig, counted: int) -> tuple[str, ...]:
@@ -138,16 +167,18 @@ def spends(config: RunConfig) -> bool:
     return 0 < config.epsilon < math.inf
 
 
-def _room(config: RunConfig, plan: SpendingPlan, ledger: Ledger) -> tuple[float | None, BudgetError | None]:
-    """What is left beside all that runs have reserved, and why the whole run would not fit."""
+def _room(
+    config: RunConfig, plan: SpendingPlan, ledger: Ledger
+) -> tuple[float | None, float | None, BudgetError | None]:
+    """What is left beside all that runs have reserved, what will be after this run, and why it would not fit."""
     if not spends(config):
-        return None, None
+        return None, None, None
     known, charges, reserved = ledger.budget, ledger.charges(), ledger.reserved()
     left = max(0.0, known.epsilon - known.used([*charges, *reserved])[0]) if known else None
+    cap, mine = known or cap_of(config), plan.charges("next run")
     try:
-        (known or cap_of(config)).require_room(
-            charges, plan.charges("next run"), dataset=config.dataset, reserved=reserved
-        )
+        cap.require_room(charges, mine, dataset=config.dataset, reserved=reserved)
     except BudgetError as error:
-        return left, error
-    return left, None
+        return left, None, error
+    after = cap.epsilon - cap.used([*charges, *reserved, *mine])[0]
+    return left, after if after > SMALLEST_ROOM else 0.0, None

@@ -35,6 +35,7 @@ WINDOW = 30.0  # seconds over which speeds are averaged
 KEPT_SAMPLES = 8
 _MEASURING = {"writing": "writing phrases", "choosing": "counting with noise"}
 _UNFORESEEN = ("training", "further", "seeds", "public", "texts", "lookahead")  # stages that go at a pace of their own
+_TOLD_BY_PACE = 0.15  # share of a judgement from which on its own pace tells how long the rest takes
 AT_ONCE = 32.0  # candidates before a pace can be told: many are begun at once, and all of their prompts read first
 
 
@@ -82,6 +83,7 @@ class ProgressReading:
     elapsed: float = 0.0
     left: float | None = None
     judging: str = ""  # what goes on in a private choice, and how far it is
+    since: float = 0.0  # seconds that what goes on has taken so far
 
     @property
     def share(self) -> float:
@@ -95,7 +97,9 @@ class ProgressReading:
         """How long it will still take, in words."""
         if self.left is not None:
             return f"about {duration(self.left)} left"
-        return "nearly done" if self.total and self.done >= self.total else "estimating …"
+        if self.total and self.done >= self.total:
+            return f"the last step, {duration(self.since)} so far"
+        return "estimating …"
 
     @property
     def title(self) -> str:
@@ -131,7 +135,7 @@ class ProgressReading:
         if self.stage == "measure" and self.doing in _MEASURING:
             return _MEASURING[self.doing]
         return {
-            "preparing": "loading",
+            "preparing": "loading the model",
             "training": f"step {self.pool_done:,} of {self.pool_size:,}",
             "writing": "writing candidates",
             "choosing": "private choice",
@@ -171,7 +175,8 @@ class Meter:
         self._began = self._ended = self._fresh_since = moment
         self._rounds = self._wanted = self._total = self._records = 0
         self._stage, self._number, self._doing = "", 0, "preparing"
-        self._first_step, self._judging = (0, moment), ""
+        self._first_step, self._judging, self._judged = (0, moment), "", 0.0
+        self._began_doing, self._what = moment, ""
         self._before = self._pool_size = self._pool_tries = self._pool_contexts = 0
         self._fresh_answers = self._answers = self._replayed = 0
         self._prompt = self._completion = self._fresh_records = self._fresh_tokens = 0
@@ -195,7 +200,7 @@ class Meter:
                     self._reset(moment)
                     self._rounds, self._wanted, self._total = event.rounds, event.records, event.candidates
                 case StageStarted():
-                    self._enter(event)
+                    self._enter(event, moment)
                 case Answered():
                     self._count(event, moment)
                 case PoolReady():
@@ -207,7 +212,7 @@ class Meter:
                     self._pool_size = self._pool_tries = self._pool_contexts = 0
                     self._doing = "choosing"
                 case Selected():
-                    self._judging = ""
+                    self._judging, self._judged = "", 0.0
                     if self._stage == "measure":
                         self._doing = "choosing"
                     epsilon = (
@@ -219,6 +224,9 @@ class Meter:
                 case Judging():
                     self._doing = "choosing"
                     self._judging = f"{event.what}: {event.share:.0%}" if event.share else event.what
+                    self._judged = event.share
+                    if event.what != self._what:
+                        self._what, self._began_doing = event.what, moment
                 case Trained():
                     self._train(event, moment)
                 case Included():
@@ -226,8 +234,8 @@ class Meter:
                 case Finished():
                     self._records, self._doing, self._ended = event.records, "done", moment
 
-    def _enter(self, event: StageStarted) -> None:
-        self._judging = ""
+    def _enter(self, event: StageStarted, moment: float) -> None:
+        self._judging, self._judged, self._what, self._began_doing = "", 0.0, "", moment
         self._stage, self._number = event.stage, event.number
         self._pool_size, self._pool_tries, self._pool_contexts = event.candidates, 0, 0
         self._doing = "writing" if event.candidates else "choosing"
@@ -240,7 +248,7 @@ class Meter:
     def _train(self, event: Trained, moment: float) -> None:
         """Steps of training count as candidates do, so that one bar shows both."""
         if self._doing != "training" or self._pool_size != event.steps:
-            self._enter(StageStarted("training", 0, event.steps))
+            self._enter(StageStarted("training", 0, event.steps), moment)
             self._doing, self._first_step = "training", (event.step, moment)
         self._pool_tries = event.step
         if event.step == event.steps:
@@ -309,6 +317,7 @@ class Meter:
                 elapsed=max(0.0, moment - self._began),
                 left=self._left(moment, steps),
                 judging=self._judging,
+                since=max(0.0, moment - self._began_doing),
             )
 
     def _speeds(self, moment: float) -> tuple[float, float]:
@@ -332,6 +341,10 @@ class Meter:
             taken = self._pool_tries - step
             pace = max(0.0, moment - since) / taken if taken > 0 else None  # a clock may be set back
             return None if pace is None else (self._pool_size - self._pool_tries) * pace
+        if self._doing == "choosing" and self._judged >= _TOLD_BY_PACE and self._stage == "bundles":
+            took = moment - self._began_doing
+            if took >= 2.0:  # nothing else is left to do
+                return took * (1 / self._judged - 1)
         if self._forecast is not None and not self._replayed and self._stage not in _UNFORESEEN:
             return self._forecast.left(self._progress(moment, steps))
         span = moment - self._fresh_since

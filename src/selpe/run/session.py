@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from selpe.models.names import require_listening
 from selpe.models.open import open_encoder, open_model
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class LocalExecutor:
 
     def model(self, llm: str) -> ChatModel:
         """The model that a specification names."""
+        require_listening(llm)
         model = open_model(llm, progress=self._progress)
         self._opened.append(model)
         return model

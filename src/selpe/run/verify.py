@@ -28,6 +28,7 @@ from selpe.privacy.card_text import render_markdown
 from selpe.privacy.ledger import Ledger
 from selpe.privacy.ledger.key import find_key
 from selpe.privacy.sealing import SEAL, Seal, digest_of, file_sum, require_in_ledger
+from selpe.run.judgement import JUDGED
 from selpe.run.measurements import MEASUREMENTS, require_fit
 from selpe.run.packing import SUMS
 from selpe.run.release import RELEASED, SOMETIMES, released_files
@@ -41,7 +42,7 @@ _LARGE = 2 * 10**9  # bytes, from which a zip keeps sizes in fields of their own
 _CLOSE = 1 + 1e-9  # shares of an ε do not add up to it exactly in floating point
 _DAMAGED = (OSError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError, csv.Error)
 
-_KNOWN = (*RELEASED, SUMS)
+_KNOWN = (*RELEASED, JUDGED, SUMS)
 
 NOT_THE_OWNERS = "that the seal is the owner's: that takes the owner's key, and nobody else should have it"
 CANNOT = (
@@ -165,7 +166,10 @@ def _files(folder: Path) -> str:
     for name in wanted:
         if name not in plain:
             raise RunError("is missing", where=name)
-    return f"{len(wanted)} files, and nothing else"
+    if JUDGED in plain and SUMS not in plain:
+        raise RunError("belongs into a packed release only", where=JUDGED)
+    noted = f", and {JUDGED}, the owner's word on its quality, which no seal vouches for" if JUDGED in plain else ""
+    return f"{len(wanted)} files, and nothing else{noted}"
 
 
 def _hashes(folder: Path) -> str:
@@ -181,7 +185,8 @@ def _hashes(folder: Path) -> str:
     listed = ReleaseFolder(folder).sums
     if not listed.exists():
         return f"every file is the one that {SEAL} names"
-    sums = "".join(f"{file_sum(folder / name)}  {name}\n" for name in sorted(names))
+    listed_names = sorted([*names, JUDGED] if (folder / JUDGED).exists() else names)
+    sums = "".join(f"{file_sum(folder / name)}  {name}\n" for name in listed_names)
     if listed.read_bytes() != sums.encode():
         raise RunError("does not name the files as they are", where=SUMS)
     return f"every file is the one that {SEAL} and {SUMS} name"

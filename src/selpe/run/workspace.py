@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from selpe.errors import RunError, did_you_mean
+
 
 class _Named:
     """A file or folder by its name in the folder that holds it."""
@@ -42,6 +44,7 @@ class ReleaseFolder(_Folder):
     card_text = _Named("privacy-card.md")
     summary = _Named("summary.html")
     measurements = _Named("measurements.json")  # of runs that have measured tables
+    judged = _Named("judged.txt")  # in a packed release only: whether its owner has judged it
     sums = _Named("SHA256SUMS")  # in a packed release only
 
 
@@ -63,6 +66,7 @@ class WorkFolder(_Folder):
     events = _Named("events.jsonl")
     raw = _Named("raw.jsonl")  # the outputs behind the release as the model wrote them, a JSON string a line
     extracted = _Named("extracted.jsonl")  # what could be read of them, fit for release or not
+    composition = _Named("composition.json")  # what further records of the release are written from
     further = _Named("further")  # parts beyond the core: a folder of its own kind (run/large/parts.py)
     packed = _Named("release.zip")  # by a server
     accepted = _Named("accepted.json")  # what a server agreed to
@@ -123,3 +127,15 @@ class Workspace(_Folder):
 def workspaces(out: Path) -> Iterator[Workspace]:
     """Every run in a folder of runs, by name."""
     return (Workspace(path) for path in sorted(out.glob("*")) if Workspace(path).is_run)
+
+
+def folder_of_run(run: str | Path, out: Path) -> Path:
+    """The folder of a run that is named by its name in `out`, or by its folder."""
+    places = (Path(run).expanduser(), out.expanduser() / run)
+    for folder in places:
+        if Workspace(folder).is_run:
+            return folder.resolve()
+    known = [place.folder.name for place in workspaces(out.expanduser())]
+    near = did_you_mean(Path(run).name, known)
+    hint = f"{near}`selpe runs` lists them" if known else f"there are no runs in {out}: give the folder as `out`"
+    raise RunError(f"there is no run '{run}'", where=str(out), hint=hint)

@@ -23,8 +23,9 @@ from selpe.intake.lines import RecordLines
 from selpe.models.base import Answer, Request
 from selpe.models.encoders.hashing import HashingEncoder
 from selpe.models.fake import FakeModel
-from selpe.run.lifecycle import Outcome, Run
+from selpe.run.lifecycle import Run
 from selpe.run.methods import recipe_of
+from selpe.run.outcome import Outcome
 from selpe.run.packing import pack_release
 from selpe.run.preflight import preflight
 from selpe.run.release import RELEASED
