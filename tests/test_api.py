@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -21,6 +23,7 @@ from selpe.errors import (
     ConfigError,
     DataError,
     InferredTypesWarning,
+    NotFittedError,
     PrivacyError,
     RunError,
     SchemaError,
@@ -28,6 +31,7 @@ from selpe.errors import (
     StoppedError,
     UnconfirmedSchemaError,
 )
+from selpe.evaluation.sample_grade import RULE
 from selpe.events import Event, Finished, PoolReady, Selected
 from selpe.intake import write_table
 from selpe.models.encoders.hashing import HashingEncoder
@@ -66,6 +70,39 @@ def test_fit_makes_a_run_and_sample_gives_its_records(fitted: SelPE) -> None:
     assert {path.name for path in (fitted.run_folder / "release").iterdir()} >= {"synthetic.csv", "privacy-card.md"}
     assert fitted.card["guarantee"]["epsilon"]["replace_one"] == pytest.approx(2.0)
     assert "fitted in" in repr(fitted)
+
+
+def test_without_a_model_named_auto_takes_one_that_the_run_keeps_and_a_poor_one_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SELPE_CACHE", str(tmp_path / "cache"))  # no larger model of the user's is here
+    monkeypatch.setenv("SELPE_LEDGER", str(tmp_path / "ledgers"))  # the same rows have another name in other tests
+    monkeypatch.setenv("SELPE_KEY", str(tmp_path / "key"))
+    monkeypatch.setitem(RULE, "readable", (2.0, 2.0))  # nothing is good enough
+    opened: list[str] = []
+
+    def open_model(llm: str, **_: Any) -> FakeModel:
+        opened.append(llm)
+        return FakeModel()
+
+    monkeypatch.setattr("selpe.run.session.open_model", open_model)
+    settings: dict[str, Any] = {
+        "records": 16,
+        "encoder": "hash",
+        "bundles": 0,
+        "guides": "off",
+        "dataset": "auto",
+        "out": tmp_path,
+    }
+    with pytest.warns(UserWarning, match="first candidates are poor"):
+        found = SelPE(SCHEMA, **settings).fit(TABLE, name="one")
+    manifest = json.loads((found.run_folder / "manifest.json").read_text(encoding="utf-8"))
+    assert (manifest["settings"]["llm"], manifest["writer"]["asked"]) == ("smollm2", "auto")
+    assert manifest["grade"]["grade"] == "poor"
+    assert len(found.sample(20)) == 20
+    with pytest.warns(UserWarning, match="first candidates are poor"):
+        SelPE(SCHEMA, **settings).fit(TABLE, name="one")  # the same run again, not another one
+    assert set(opened) == {"smollm2"}
 
 
 def test_fewer_keep_the_classes_in_proportion_and_are_the_same_each_time(fitted: SelPE) -> None:
@@ -109,6 +146,17 @@ def test_what_is_given_must_fit_its_field(fitted: SelPE, given: dict[str, Any], 
         fitted.sample(3, given=given)
 
 
+def test_given_values_may_be_of_numpy_and_pandas(fitted: SelPE) -> None:
+    given: dict[str, Any] = {
+        "minutes": np.int64(30),
+        "day": pd.Timestamp("2024-03-01"),
+        "waited": pd.NA,
+        "score": np.float32(2.5),
+    }
+    plain: dict[str, Any] = {"minutes": 30, "day": "2024-03-01", "waited": None, "score": 2.5}
+    assert fitted.sample(3, given=given).equals(fitted.sample(3, given=plain))
+
+
 def test_further_records_draw_their_facts_from_the_measured_tables(tmp_path: Path) -> None:
     """Every row of a class has one channel: without noise further records of that class have it, too."""
     rows = [dict(row, channel="mail" if row["urgency"] == "high" else "phone") for row in drawn(200)]
@@ -143,31 +191,45 @@ def test_a_report_is_written_into_internal_and_where_it_is_asked_for(fitted: Sel
 
 def test_sampling_before_fitting_says_what_to_do(tmp_path: Path) -> None:
     fresh = small(tmp_path)
-    assert repr(fresh) == "SelPE('desk', epsilon=2, not fitted)"
     for use in (fresh.sample, lambda: fresh.records, lambda: fresh.card, lambda: fresh.run_folder, fresh.report):
-        with pytest.raises(RunError, match="not fitted") as caught:
+        with pytest.raises(NotFittedError, match="not fitted") as caught:
             use()
         assert "fit(table)" in caught.value.hint
 
 
-def test_n_must_be_sensible(fitted: SelPE) -> None:
+@pytest.mark.parametrize("n", [0, -3, 2.5, True, "5"])
+def test_n_must_be_sensible(fitted: SelPE, n: Any) -> None:
     with pytest.raises(ConfigError, match="at least 1"):
-        fitted.sample(0)
+        fitted.sample(n)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [
-        ({"epsilon": -1}, "epsilon"),
-        ({"rounds": 0}, "greater than"),
-        ({"no_such": 1}, "no_such"),
-        ({"data": "x.csv"}, "fit"),
-    ],
+    [({"epsilon": -1}, "epsilon"), ({"rounds": 0}, "greater than"), ({"llm": "http://me:word@host/v1"}, "password")],
 )
-def test_mistakes_in_settings_show_at_once(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_mistakes_in_settings_show_before_the_table_is_read(
+    tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    wrong = small(tmp_path, **settings)
+    for use in (lambda: wrong.fit(object()), lambda: wrong.fit(tmp_path / "none.csv"), lambda: wrong.plan(40)):
+        with pytest.raises(ConfigError) as caught:
+            use()
+        assert message in f"{caught.value} {caught.value.hint}"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [({"no_such": 1}, "docs/configuration.md"), ({"round": 1}, "Did you mean 'rounds'?"), ({"data": "x"}, "fit()")],
+)
+def test_names_of_settings_that_do_not_exist_show_at_once(
+    tmp_path: Path, settings: dict[str, Any], hint: str
+) -> None:  # fmt: skip
+    with pytest.raises(ConfigError, match="no setting") as caught:
         small(tmp_path, **settings)
-    assert message in f"{caught.value} {caught.value.hint}"
+    assert hint in caught.value.hint
+    with pytest.raises(ConfigError, match="no setting"):
+        small(tmp_path).set_params(**settings)
 
 
 def test_the_second_fit_is_refused_before_a_folder_is_made(fitted: SelPE) -> None:
@@ -199,10 +261,29 @@ def test_schema_and_table_may_come_as_files_dicts_or_records(tmp_path: Path) -> 
     assert len(a.records) == len(b.records) == 16
 
 
-def test_polars_frames_are_read(tmp_path: Path) -> None:
+def test_a_polars_frame_in_is_a_polars_frame_out(tmp_path: Path) -> None:
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame(drawn(40, offset=1300), infer_schema_length=None)
-    assert len(small(tmp_path).fit(frame).sample()) == 16
+    made = small(tmp_path).fit(frame)
+    for asked in ({}, {"n": 5}, {"n": 20}, {"n": 4, "given": {"channel": "mail"}}):
+        found, same = made.sample(**asked), made.sample(**asked, frame="pandas")
+        assert isinstance(found, polars.DataFrame)
+        assert isinstance(same, pd.DataFrame)
+        assert [_polars_record(row) for row in found.to_dicts()] == [_record(row) for row in same.to_dict("records")]
+    assert made.sample().schema["channel"] == polars.Enum(["phone", "mail", "visit"])
+    assert isinstance(SelPE.open(made.run_folder).sample(frame="polars"), polars.DataFrame)
+
+
+def test_a_pandas_frame_in_is_a_pandas_frame_out_unless_asked_otherwise(fitted: SelPE) -> None:
+    polars = pytest.importorskip("polars")
+    assert isinstance(fitted.sample(), pd.DataFrame)
+    assert isinstance(fitted.sample(20, frame="polars"), polars.DataFrame)
+    with pytest.raises(ConfigError, match="'pandas' or 'polars'"):
+        fitted.sample(frame="arrow")  # type: ignore[call-overload]
+
+
+def _polars_record(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
 
 
 def test_a_table_that_was_read_is_taken_as_it_is(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
@@ -279,9 +360,10 @@ def test_a_release_changed_after_the_fit_is_refused_and_a_lost_one_written_again
 
 
 def test_the_plan_spends_nothing_and_needs_no_table(tmp_path: Path) -> None:
-    plan = small(tmp_path, guides="auto", bundles=8).plan(150)
-    assert (plan.units, plan.records, plan.epsilon) == (150, 16, 2.0)
+    plan = small(tmp_path, guides="auto", bundles=8).plan(300)
+    assert (plan.units, plan.records, plan.epsilon) == (300, 16, 2.0)
     assert plan.prices()["measure-1"] > plan.prices()["bundle"] > 0
+    assert "bundle" not in small(tmp_path, guides="auto", bundles=8).plan(150).prices()  # too few rows for a last vote
     assert small(tmp_path, guides="auto", bundles=8, measure="off").plan(150).prices()["guide"] > 0
     assert list(tmp_path.iterdir()) == []
 

@@ -63,7 +63,12 @@ def test_the_wheel_holds_the_package_and_its_data_and_nothing_else() -> None:
     wheel = set(listed(WheelBuilder(str(ROOT))))
     package = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "selpe").rglob("*.*")}
     data = {name for name in package if not name.endswith((".py", ".pyc"))}
-    assert {"selpe/py.typed", "selpe/watch/page.html", "selpe/privacy/PROOF.md"} <= data
+    assert {
+        "selpe/py.typed",
+        "selpe/watch/page.html",
+        "selpe/studio/static/studio.js",
+        "selpe/privacy/PROOF.md",
+    } <= data
     assert any(name.endswith(".j2") for name in data)
     assert data <= wheel
     for example in ("triage", "credit"):

@@ -9,14 +9,16 @@ from selpe.version import __version__
 if TYPE_CHECKING:
     from selpe.api import SelPE
     from selpe.intake import read_table
+    from selpe.intake.draft import draft_schema
     from selpe.report.evaluate import evaluate
     from selpe.schema import Schema
 
-__all__ = ["Schema", "SelPE", "__version__", "evaluate", "read_table"]
+__all__ = ["Schema", "SelPE", "__version__", "draft_schema", "evaluate", "read_table"]
 
 _HOMES = {
     "SelPE": "selpe.api",
     "Schema": "selpe.schema",
+    "draft_schema": "selpe.intake.draft",
     "evaluate": "selpe.report.evaluate",
     "read_table": "selpe.intake",
 }
