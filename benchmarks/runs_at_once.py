@@ -22,7 +22,7 @@ from faults_world import ledger, make_project, places, spent
 EPSILON = 0.5
 COMMAND = (
     sys.executable, "-m", "selpe", "run", "--epsilon", str(EPSILON), "--records", "4", "--set", "rounds=2",
-    "--set", "batches=1", "--set", "bundles=0", "--yes",
+    "--set", "batches=1", "--set", "bundles=0", "--yes", "--allow-fake",
 )  # fmt: skip
 
 

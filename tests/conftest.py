@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,26 @@ settings.load_profile("untimed")
 SHARED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`pytest --shuffle 7`: another order of the tests, the same one for the same number."""
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run modules, and the tests of each, in random order")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffles modules as wholes, since what a module makes once would else be made again for every test."""
+    if (seed := config.getoption("--shuffle")) is None:
+        return
+    modules: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    order, chance = list(modules.values()), random.Random(seed)
+    chance.shuffle(order)
+    for tests in order:
+        chance.shuffle(tests)
+    items[:] = [item for tests in order for item in tests]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def places_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Ledgers, key and cache of this session, so that none of a user's own are touched, whatever a fixture forgets.
@@ -30,12 +51,14 @@ def places_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patch:
         for name, place in places.items():
             patch.setenv(name, place)
+        patch.setenv("SELPE_ALLOW_FAKE", "1")  # tables of tests are made up, and so may be what is written from them
         if os.name == "posix":  # elsewhere not everybody may make links, and the whole cache is shared
             weights = cache_folder() / "models"
             weights.mkdir(parents=True, exist_ok=True)
             (folder / "cache").mkdir()
             (folder / "cache" / "models").symlink_to(weights.resolve(), target_is_directory=True)
             patch.setenv("SELPE_CACHE", str(folder / "cache"))
+        patch.setenv("SELPE_LOCAL_SERVERS", "off")  # whatever model server runs on this machine is no part of a test
         yield places
 
 
@@ -46,6 +69,12 @@ def own_places(places_of_the_session: dict[str, str], tmp_path: Path, monkeypatc
     for name, place in own.items():
         if os.environ.get(name) == places_of_the_session[name]:
             monkeypatch.setenv(name, str(place))
+
+
+@pytest.fixture
+def few_rows_vote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Votes are held however few rows there are: for tests of what a vote does, on tables that are quick to make."""
+    monkeypatch.setattr("selpe.privacy.measure_plan.WORTH_A_VOTE", 1.0)
 
 
 @pytest.fixture

@@ -41,10 +41,10 @@ def done(out: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("method", ["augpe", "wasp"])
 def test_a_baseline_is_run_by_its_name(project: Path, method: str) -> None:
-    code, out, err = selpe("run", "--method", method)
+    code, out, err = selpe("run", "--yes", "--method", method)
     assert code == 0, err
     assert f"{method}, a baseline" in out
-    assert "ε = 2, δ = 1e-05 (replace-one), which sets this table's budget" in out
+    assert "ε = 2, δ = 1e-05 (replace-one), the whole budget of this table" in out
     assert "2 looks (round) (σ" in out
     assert "12 records" in out
     assert "δ = 1e-05 (replace-one) spent on 'desk'" in out
@@ -81,15 +81,15 @@ def test_a_plan_of_a_baseline_is_shown_before_anything_is_spent() -> None:
 
 
 def test_an_unknown_method_and_a_bad_setting_of_a_group_are_refused_by_name() -> None:
-    assert selpe("run", "--method", "gan")[0] == 2
-    code, _, err = selpe("run", "--method", "augpe", "--set", "augpe.roundz=3")
+    assert selpe("run", "--yes", "--method", "gan")[0] == 2
+    code, _, err = selpe("run", "--yes", "--method", "augpe", "--set", "augpe.roundz=3")
     assert code == 2
     assert "roundz" in err
 
 
 def test_a_run_that_does_not_fit_is_refused_before_it_begins(project: Path) -> None:
-    assert selpe("run", "--method", "augpe")[0] == 0
-    code, _, err = selpe("run", "--method", "augpe", "--seed", 1)
+    assert selpe("run", "--yes", "--method", "augpe")[0] == 0
+    code, _, err = selpe("run", "--yes", "--method", "augpe", "--seed", 1)
     assert code == 3
     assert "this run would cost" in err
     code, out, _ = selpe("--json", "budget", "show", "desk")
@@ -100,7 +100,7 @@ def test_a_run_that_does_not_fit_is_refused_before_it_begins(project: Path) -> N
 
 
 def test_runs_list_their_method() -> None:
-    selpe("run", "--method", "wasp", "--name", "w")
+    selpe("run", "--yes", "--method", "wasp", "--name", "w")
     code, out, _ = selpe("--json", "runs")
     assert code == 0
     assert [run["method"] for run in json.loads(out)["runs"]] == ["wasp"]

@@ -26,7 +26,8 @@ from selpe.intake import write_table
 from selpe.models.encoders.hashing import HashingEncoder
 from selpe.models.fake import FakeModel, Faults
 from selpe.privacy.ledger.charges import Charge
-from selpe.run.lifecycle import Outcome, Run
+from selpe.run.lifecycle import Run
+from selpe.run.outcome import Outcome
 from selpe.run.packing import pack_release
 from selpe.run.release import RELEASED, released_files
 from small_world import SCHEMA, UNLABELLED, drawn

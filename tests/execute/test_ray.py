@@ -139,7 +139,7 @@ def test_commands_run_and_resume_on_a_cluster(cluster: Any, settings: Callable[.
     (tmp_path / "selpe.yaml").write_text(json.dumps(kept))
     place = ["--execute", "ray", "--address", cluster.address, "--workers", "2"]
     with pytest.raises(SystemExit) as left:
-        main(["--json", "run", str(tmp_path / "selpe.yaml"), "--name", "typed", *place])
+        main(["--json", "run", "--yes", str(tmp_path / "selpe.yaml"), "--name", "typed", *place])
     assert left.value.code in (0, None)
     run = Run.open(tmp_path / "typed" / "runs" / "typed")
     assert (run.manifest["state"], run.config.ray.workers, run.config.ray.restarts) == ("done", 2, 3)

@@ -321,7 +321,7 @@ from bench_world import ask, bench
 from selpe.experiments.conduct import conduct
 from selpe.experiments.designs import DESIGNS
 from selpe.models.fake import FakeModel
-with bench(Path({root!r}), model=FakeModel(seconds_per_answer=0.1)) as made:
+with bench(Path({root!r}), model=FakeModel(seconds_per_answer=0.02)) as made:
     conduct(list(DESIGNS["compare"](ask())), made)
 """
 

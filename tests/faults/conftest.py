@@ -26,7 +26,7 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> None:
         make_project(folder)
         require_tidy(selpe("run", "--name", "mine", "--yes"), 0)
         require_tidy(selpe("runs"), 0)
-        require_tidy(selpe("release", "mine", "--to", "mine.zip"), 0)
+        require_tidy(selpe("release", "-y", "mine", "--to", "mine.zip"), 0)
         require_tidy(selpe("resume", "mine"), 0)
 
 

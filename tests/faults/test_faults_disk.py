@@ -154,7 +154,7 @@ def test_a_run_that_can_only_be_read_is_shown_and_packed_and_not_gone_on_with(st
         os.chown(path, 65534, 65534) if os.geteuid() == 0 else None
     frozen = read_only(strangers / "runs")
     require_tidy(befallen(("runs",), frozen), 0)
-    require_tidy(befallen(("release", "mine", "--to", "/dev/null/no.zip"), frozen), 1)
+    require_tidy(befallen(("release", "-y", "mine", "--to", "/dev/null/no.zip"), frozen), 1)
     manifest = strangers / "runs" / "mine" / "manifest.json"
     manifest.chmod(0o644)
     manifest.write_text(manifest.read_text().replace('"state": "done"', '"state": "running"'))

@@ -141,7 +141,7 @@ def test_a_manifest_with_something_else_in_it_never_spends(whole: Path, data: st
     def use() -> None:
         looked_at(path.parent)
         require_tidy(selpe("runs"), 0)
-        require_tidy(selpe("release", "runs/mine", "--to", whole / "packed.zip"), 0, 1, 2)
+        require_tidy(selpe("release", "-y", "runs/mine", "--to", whole / "packed.zip"), 0, 1, 2)
 
     with_damage(path, json.dumps(content).encode(), use)
     assert (spent(whole), choices(whole)) == (before, kept)
@@ -237,7 +237,7 @@ def test_no_damaged_release_is_packed(whole: Path, data: st.DataObject) -> None:
     raw = data.draw(damaged(before).filter(lambda raw: raw != before))
     target = whole / "packed.zip"
     target.unlink(missing_ok=True)
-    with_damage(path, raw, lambda: require_tidy(selpe("release", "runs/mine", "--to", target), 1, 2))
+    with_damage(path, raw, lambda: require_tidy(selpe("release", "-y", "runs/mine", "--to", target), 1, 2))
     assert not target.exists()
 
 
@@ -250,7 +250,7 @@ def test_no_card_with_something_else_in_it_is_packed(whole: Path, data: st.DataO
     raw = (json.dumps(other, ensure_ascii=True, indent=2) + "\n").encode()
     target = whole / "packed.zip"
     target.unlink(missing_ok=True)
-    with_damage(path, raw, lambda: require_tidy(selpe("release", "runs/mine", "--to", target), 1, 2))
+    with_damage(path, raw, lambda: require_tidy(selpe("release", "-y", "runs/mine", "--to", target), 1, 2))
     assert not target.exists()
 
 

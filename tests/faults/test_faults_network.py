@@ -34,7 +34,7 @@ do("preview", "-n", "2")
 do("run", "--name", "mine", "--yes")
 do("evaluate", "mine", "--test", "desk.csv", "--views", "boosted", "--encoder", "hash")
 do("report", "mine")
-do("release", "mine", "--to", "packed.zip")
+do("release", "-y", "mine", "--to", "packed.zip")
 do("budget", "show", "desk")
 """
 _DEFAULTS = """

@@ -49,7 +49,7 @@ def test_an_api_key_is_nowhere_but_in_the_request(
         assert done.code in require, done.err
         if answer == "works":
             assert state(project) == "done"
-            require_tidy(selpe("release", "mine", "--to", "x.zip"), 0)
+            require_tidy(selpe("release", "-y", "mine", "--to", "x.zip"), 0)
     assert KEY not in done.said
     assert KEY not in caplog.text
     assert KEY.encode() not in everywhere(project)

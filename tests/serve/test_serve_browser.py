@@ -60,5 +60,5 @@ def test_a_browser_shows_a_run_by_its_page(tmp_path: Path) -> None:
         assert str(tmp_path) not in json.dumps(str(shown))
     finally:
         server.handle_exit(2, None)
-        thread.join(timeout=60)
+        thread.join(timeout=300)
         listener.close()

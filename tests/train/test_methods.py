@@ -21,7 +21,8 @@ from selpe.models.encoders.hashing import HashingEncoder
 from selpe.models.fake import FakeModel
 from selpe.privacy.accounting import gaussian_epsilon
 from selpe.privacy.table import PrivateTable
-from selpe.run.lifecycle import Outcome, Run
+from selpe.run.lifecycle import Run
+from selpe.run.outcome import Outcome
 from selpe.run.release import released_files
 from small_world import SCHEMA, UNLABELLED, drawn
 
