@@ -35,7 +35,7 @@ from selpe.evaluation.utility import utility
 from selpe.experiments.shared import SharedAnswers, slug
 from selpe.experiments.sources import Split, open_source
 from selpe.method.algorithm import Evolution, Evolved, Method
-from selpe.method.codebooks import Codebook, brief_texts, small_fields
+from selpe.method.codebooks import Codebook, brief_texts
 from selpe.method.facts import MeasuredTables
 from selpe.method.generation import Candidate, Generator
 from selpe.method.guides import Guide, builtin_guides
@@ -93,10 +93,7 @@ class Bench:
     def plan(self, rows: Sequence[Record], epsilon: float, measure: Sequence[str] | None) -> Plan:
         schema = self.split.schema
         names = tuple(name for name in schema.names if name != schema.label)
-        offered = Measurable(
-            tuple(measure) if measure else names, named=bool(measure),
-            brief=brief_texts(schema), small=small_fields(schema),
-        )  # fmt: skip
+        offered = Measurable(tuple(measure) if measure else names, named=bool(measure), brief=brief_texts(schema))
         return make_plan(
             units=len(rows), labels=schema.labels, epsilon=epsilon, records=self.options.per_class * len(schema.labels),
             bundles=self.options.bundles, rounds=1, measure=None if self.options.off else offered,

@@ -41,7 +41,6 @@ MISSING = "(missing)"
 SHORT_WORDS = 10  # a text field whose examples are mostly no longer than this is written as a phrase, else by exemplars
 SHORT_LENGTH = 80  # letters, where there are no examples
 BRIEF_WORDS = 4  # a field with examples this short has values that many records share
-FEW_VALUES = 4  # of a category, so that noise on their counts does not drown them while rows are few
 _SHOWN = 3  # phrases by which a cluster is shown
 
 
@@ -222,16 +221,6 @@ def is_brief(field: Field, schema: Schema) -> bool:
 def brief_texts(schema: Schema) -> tuple[str, ...]:
     """The names of all such fields, as the schema has them; never the label."""
     return tuple(one.name for one in schema.fields if one.name != schema.label and is_brief(one, schema))
-
-
-def small_fields(schema: Schema) -> tuple[str, ...]:
-    """The names of fields with a few values, the fewest first; never the label."""
-    sizes = {
-        one.name: len(one.values) if isinstance(one, CategoryField) else 2
-        for one in schema.fields
-        if one.name != schema.label and isinstance(one, CategoryField | BooleanField)
-    }
-    return tuple(sorted((name for name, size in sizes.items() if size <= FEW_VALUES), key=sizes.__getitem__))
 
 
 def _usual_words(field: TextField, schema: Schema) -> int | None:

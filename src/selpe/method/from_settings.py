@@ -9,7 +9,7 @@ from dataclasses import replace
 from selpe.config import RunConfig
 from selpe.errors import ConfigError, did_you_mean
 from selpe.method.algorithm import Method
-from selpe.method.codebooks import Codebook, brief_texts, small_fields
+from selpe.method.codebooks import Codebook, brief_texts
 from selpe.method.generation import Candidate, Generation, Generator, Proposal, Watcher
 from selpe.method.guides import WRITTEN, Guide, builtin_guides, default_guide, user_guides, written_guides
 from selpe.method.measuring import Codebooks
@@ -62,7 +62,7 @@ def measurable(config: RunConfig, schema: Schema) -> Measurable | None:
         return None
     every = tuple(name for name in schema.names if name != schema.label)
     if config.measure == "auto":
-        return Measurable(every, brief=brief_texts(schema), small=small_fields(schema), delta=config.delta)
+        return Measurable(every, brief=brief_texts(schema), delta=config.delta)
     named: dict[str, None] = {}
     pairs = []
     for entry in config.measure:

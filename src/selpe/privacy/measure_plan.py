@@ -24,7 +24,6 @@ LEAST = 25.0  # n·ε below which a table would be all noise
 # alone would decide, and tables have the ε instead.
 WORTH_A_VOTE = 60.0
 LOUD = 250.0  # … and from which on rows know better than a rule of thumb which fields to measure
-SMALL = 2  # fields of few values that are measured at the least, where nothing says which
 # From so many rows times ε on: so many tables.
 TABLES = ((0.0, 1), (2000.0, 2), (5000.0, 4), (12000.0, 99))
 # From r on: clusters of a short text, bins of a number.
@@ -42,8 +41,7 @@ class Measurable:
     """What a schema offers to be measured: all fields but the label, or those that the owner names, and pairs.
 
     `brief` are texts of a few words. Models know least of what people write, and a codebook holds nearly all of what
-    they write in a few words: while rows are few, these are measured without a vote. `small` are fields of few values,
-    the fewest first: the noise of a count is the same for all fields, but theirs count more rows.
+    they write in a few words: while rows are few, these are measured without a vote.
     """
 
     fields: tuple[str, ...]
@@ -51,17 +49,12 @@ class Measurable:
     pairs: tuple[tuple[str, str], ...] = ()
     delta: float = 0.0
     brief: tuple[str, ...] = ()
-    small: tuple[str, ...] = ()
 
     def known(self, tables: int, *, heard: float) -> tuple[str, ...]:
         """The fields that need no vote, of so many tables; `heard` is how loud rows would be in one."""
         if self.named or tables >= len(self.fields):
             return self.fields
-        if heard >= LOUD:
-            return ()
-        if self.brief or heard >= WORTH_A_VOTE:
-            return self.brief[:tables]
-        return self.small[: max(tables, SMALL)]
+        return () if heard >= LOUD else self.brief[:tables]
 
 
 @dataclass(frozen=True, slots=True)
