@@ -290,9 +290,10 @@ def test_a_last_vote_is_held_where_noise_cannot_decide_it_and_else_tables_have_i
         (100, 2.0, (FIELDS[2], FIELDS[1]), (FIELDS[2],), 0),
         (100, 2.0, (), (), 1),
         (160, 2.0, (FIELDS[2],), (), 1),
-        (190, 2.0, (FIELDS[2],), (), 2),
+        (190, 2.0, (FIELDS[2],), (FIELDS[2],), 0),
         (190, 2.0, (FIELDS[2], FIELDS[0]), (FIELDS[2], FIELDS[0]), 0),
-        (100, 0.0, (FIELDS[2],), (), 1),
+        (100, 0.0, (FIELDS[2],), (FIELDS[2],), 0),
+        (160, 0.0, (FIELDS[2],), (), 1),
     ],
 )
 def test_where_a_vote_for_a_field_would_be_noise_a_brief_text_is_measured_instead(

@@ -23,7 +23,7 @@ from scipy.special import gammaln, logsumexp
 NoiseName = Literal["laplace", "gaussian"]
 WORTH = (math.inf, 3000.0, 1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)  # A: rows that the prior is worth
 BELIEVED = (1.0, 0.75, 0.5, 0.25, 0.125, 0.0)  # how much of what the model says of classes is taken for true
-_OUTRIGHT = math.log(0.9)  # beforehand, that all of it is; the others have equal parts of the rest
+_OUTRIGHT = math.log(0.97)  # beforehand, that all of it is; the others have equal parts of the rest
 _LEAST = 1e-6  # of a share: what the model has never written may still be there
 _CELLS_AT_ONCE = 2_000_000
 

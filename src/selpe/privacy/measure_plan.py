@@ -23,14 +23,13 @@ LEAST = 25.0  # n·ε below which a table would be all noise
 # Rows times the ε of a vote from which on it is held. Options differ by a few rows in a hundred: below this, noise
 # alone would decide, and tables have the ε instead.
 WORTH_A_VOTE = 60.0
-LOUD = 250.0  # … and from which on rows know better than a rule of thumb which fields to measure
 # From so many rows times ε on: so many tables.
 TABLES = ((0.0, 1), (2000.0, 2), (5000.0, 4), (12000.0, 99))
 # From r on: clusters of a short text, bins of a number.
 CODES = (
     (0.0, 16, 4), (60.0, 16, 6), (120.0, 32, 6), (250.0, 48, 6), (700.0, 96, 8), (1200.0, 256, 8), (2500.0, 512, 10),
 )  # fmt: skip
-TWO_LOOKS = 1500.0  # r from which on a second, finer look pays
+TWO_LOOKS = 4000.0  # r from which on a second, finer look pays
 FIRST_LOOK = 0.35  # of the measurement's ε, where there are two
 COARSE = 32  # clusters of the first of two looks
 FEW_PHRASES, MANY_PHRASES = 800, 1200
@@ -54,7 +53,7 @@ class Measurable:
         """The fields that need no vote, of so many tables; `heard` is how loud rows would be in one."""
         if self.named or tables >= len(self.fields):
             return self.fields
-        return () if heard >= LOUD else self.brief[:tables]
+        return () if heard >= WORTH_A_VOTE else self.brief[:tables]
 
 
 @dataclass(frozen=True, slots=True)
