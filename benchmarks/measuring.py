@@ -123,6 +123,17 @@ class Bench:
             )
             return plan, run.run()
 
+    def further(self, made: Evolved, draw: int) -> list[Record]:
+        """Drafts of further records from the same tables, as `sample(n)` draws them, where these were taken."""
+        if made.tables is None or not made.measured:
+            return []
+        own = [(str(self.split.schema.label_of(one.record)), one.record) for one in made.candidates]
+        return [
+            made.tables.draft(label, record, random.Random(f"further:{draw}:{drawing}:{i}"))
+            for drawing in range(1, self.options.drawings)
+            for i, (label, record) in enumerate(own)
+        ]
+
     def figures(self, records: Sequence[Record], books: Mapping[str, Codebook]) -> Figures:
         """Utility in both embedded views, recall of real records, and distances of measured fields within classes."""
         schema = self.split.schema
@@ -164,12 +175,13 @@ class Bench:
     def point(self, rows: Sequence[Record], epsilon: float, draw: int) -> dict[str, Any]:
         began = time.monotonic()
         plan, made = self.run(rows, epsilon, draw)
+        records = [one.record for one in made.candidates] + self.further(made, draw)
         books = {} if made.tables is None else {name: one.codebook for name, one in made.tables.fields.items()}
-        found: dict[str, Any] = dict(self.figures([one.record for one in made.candidates], books))
+        found: dict[str, Any] = dict(self.figures(records, books))
         control = [one.record for one in self.run(rows, 0.0, 0)[1].candidates] if books else []
         found |= {f"control {name}": self._apart(book, control) for name, book in books.items()}
         if self.options.attack:
-            found |= self._attacked([one.record for one in made.candidates], rows)
+            found |= self._attacked(records, rows)
         anew = made.measured and float(np.mean([bool(one.proposal.facts) for one in made.candidates]))
         looks = 0 if plan.measure is None else len(plan.measure.looks)
         return found | {"release": made.release, "fields": list(books), "anew": anew, "looks": looks,
@@ -188,6 +200,7 @@ def main() -> None:
     parser.add_argument("--bundles", type=int, default=128)
     parser.add_argument("--measure", nargs="*", help="fields to measure; default: by vote")
     parser.add_argument("--drafts", action="store_true", help="put facts into records in the place of writing")
+    parser.add_argument("--drawings", type=int, default=1, help="records in all: so many times the size, as drafts")
     parser.add_argument("--off", action="store_true", help="nothing is measured: the method as it was before")
     parser.add_argument("--attack", action="store_true", help="attack every release, too")
     without = "shuffled: labels changed at random among rows; foreign: records that the model made up"
@@ -221,6 +234,7 @@ def _measure(
     way = "off" if options.off else "+".join(options.measure) if options.measure else "auto"
     way += "" if options.rows_are == "true" else f" {options.rows_are}"
     way += " drafts" if options.drafts else ""
+    way += f" x{options.drawings}" if options.drawings > 1 else ""
     way += " attacked" if options.attack else ""
 
     def keep(name: str, make: Any) -> None:

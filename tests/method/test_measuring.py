@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from evolving_world import ENCODER, World, texts
 from selpe.errors import PrivacyError
-from selpe.method.algorithm import Evolution, Evolved, Method
+from selpe.method.algorithm import DRAFTED, Evolution, Evolved, Method
 from selpe.method.codebooks import Codebook, TextCodes
 from selpe.method.facts import MeasuredTables
 from selpe.method.posterior import Matrix
@@ -448,7 +448,10 @@ def test_rows_vote_on_drafts_and_only_what_wins_is_written(
     facts = [dict(candidate.proposal.facts) for candidate in evolved.candidates]
     wrote = [one for one in facts if one]
     assert bool(wrote) == bool(winner)
-    for made, draft in zip(evolved.candidates, sets[winner], strict=True):
+    assert [len(one) for one in sets] == [math.ceil(DRAFTED / 12) * 12] * 3, "a dozen records would be judged by luck"
+    assert sets[0] == sets[0][:12] * (len(sets[0]) // 12)
+    assert sets[1][:12] != sets[1][12:24], "facts are drawn anew"
+    for made, draft in zip(evolved.candidates, sets[winner], strict=False):  # first what would be written first
         assert all(made.record[field] == draft[field] for field in ("channel", "urgency"))
         assert made.proposal.class_told == (winner < 2)
     if winner == 2:

@@ -50,6 +50,7 @@ def test_nearness_is_minus_the_mean_distance_to_the_three_nearest_records_of_the
     row = labelled(30, 900)[3]
     kernel = MultiChannelKernel(SCHEMA, HashingEncoder())
     mine = [[r for r in one if r["urgency"] == row["urgency"]] for one in sets]
+    mine = [one[: min(map(len, mine))] for one in mine]
     distances = kernel.over(kernel.represent_pool(mine[0] + mine[1])).distances(kernel.represent([row]))[0]
     wanted = [-np.sort(part)[:3].mean() for part in (distances[: len(mine[0])], distances[len(mine[0]) :])]
     assert scored(judge_of(sets, sets[0]), [row])[2, 0] == pytest.approx(wanted)
@@ -59,6 +60,13 @@ def test_a_set_that_holds_the_row_itself_is_nearest() -> None:
     row = labelled(30, 900)[0]
     sets = [labelled(20, 0), [*labelled(19, 300), row]]
     assert np.argmax(scored(judge_of(sets, sets[0]), [row])[2, 0]) == 1
+
+
+def test_a_set_is_not_nearer_because_it_has_more_records() -> None:
+    rows = labelled(30, 900)
+    small, large = labelled(20, 0), [*labelled(20, 0), *rows]
+    found = scored(judge_of([small, large], small), rows)[2]
+    assert np.array_equal(found[:, 0], found[:, 1])
 
 
 def test_scores_are_percentiles_and_a_rows_score_is_its_own() -> None:

@@ -59,6 +59,7 @@ from selpe.privacy.table import Mechanism, PrivateTable, Selection
 from selpe.privacy.votes import FieldVote
 from selpe.schema import Record, Schema
 
+DRAFTED = 1000  # records of a draft at least: facts cost nothing to draw, and few records are judged by their luck
 WRITINGS = 4  # tries at a record around drawn facts, each with facts of its own; then the model's own record stays
 
 
@@ -312,8 +313,8 @@ class Evolution:
         winner = 1
         if self.plan.bundle_epsilon is not None and self.method.bundles > 1:
             self.emit(StageStarted("bundles", 0, 0))
-            drafts = [[one.record for label in self._labels for one in included[label]]]
-            drafts += [self._drafts(way, included) for way in ways]
+            written = [one.record for label in self._labels for one in included[label]]
+            drafts = [written * self._drawings, *(self._drafts(way, included) for way in ways)]
             # A measurement helps more often than not, and what a model says of classes is often right.
             doubt = benefit_of_doubt(self.plan.units, self.plan.bundle_epsilon, self.adjacency)
             ahead = (0, 2 * doubt) if len(ways) == 1 else (doubt, 2 * doubt, 0)
@@ -324,12 +325,21 @@ class Evolution:
         return whole_release(self._write_measured(chosen, included, guide), chosen.name, 1.0), chosen
 
     def _drafts(self, tables: MeasuredTables, included: Mapping[str, Sequence[Candidate]]) -> list[Record]:
-        """What would be written by these tables, as far as it can be seen before: the facts of the first writing."""
+        """What would be written by these tables, as far as it can be seen before, beginning with the first writing.
+
+        Facts are drawn more than once for each record, as they are for further records, where a table is small.
+        """
         return [
-            tables.draft(label, made.record, self._chance_of_facts(0, label, i))
+            tables.draft(label, made.record, self._chance_of_facts(drawing, label, i))
+            for drawing in range(self._drawings)
             for label in self._labels
             for i, made in enumerate(included[label])
         ]
+
+    @property
+    def _drawings(self) -> int:
+        """How often each record stands in a draft: once in a large table."""
+        return math.ceil(DRAFTED / self._total)
 
     def _chance_of_facts(self, attempt: int, label: str, i: int) -> random.Random:
         return random.Random(f"facts:{self.seed}:{attempt}:{label}:{i}")

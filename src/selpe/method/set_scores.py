@@ -268,7 +268,10 @@ class _Nearness:
         self._spaces: dict[str, PoolDistances] = {}
         self._members: dict[str, NDArray[np.intp]] = {}
         for label in schema.labels:
-            mine = [{schema.dumps(r): r for r in one if schema.label_of(r) == label} for one in sets]
+            found = [[record for record in one if schema.label_of(record) == label] for one in sets]
+            # As many of each set: among more records something is near to a row by number alone.
+            least = min((len(records) for records in found if records), default=0)
+            mine = [{schema.dumps(record): record for record in records[:least]} for records in found]
             pool = {text: record for members in mine for text, record in members.items()}
             if not pool:
                 continue
