@@ -39,6 +39,13 @@ def test_both_files_are_written_and_parse(table: Path, tmp_path: Path) -> None:
     assert Path(config.data).resolve() == table.resolve()
 
 
+def test_a_table_of_many_classes_is_proposed_as_many_records_as_serve_each(tmp_path: Path) -> None:
+    path = tmp_path / "desks.csv"
+    path.write_text("\n".join(["note,desk", *(f"note number {i},desk {i % 8}" for i in range(80))]), encoding="utf-8")
+    assert run("init", path, "--label", "desk", "--out", tmp_path / "project").code == 0
+    assert load_config(tmp_path / "project" / "selpe.yaml", environment={}).records == 480
+
+
 FORMS = [
     ("plain.csv", ["a,b"], "{i},x", {"encoding": "utf-8", "delimiter": ","}),
     ("marked.csv", ["a;b"], "{i};x", {"encoding": "utf-8-sig", "delimiter": ";"}),

@@ -87,6 +87,17 @@ def test_what_is_measured_is_shown_with_its_noise_and_rounds_that_only_write_are
     assert measure["half_width"] > 0
 
 
+def test_a_table_too_small_to_teach_what_was_measured_is_told_how_many_records_would(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(str(EXAMPLE), "--records", "80") == 0
+    assert "80 synthetic records (60 a class, 240, would teach a model more, at no ε)" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    assert run(str(EXAMPLE), "--records", "240") == 0
+    assert "would teach" not in capsys.readouterr().out
+
+
 def test_too_little_to_measure_is_said_with_what_it_would_take(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

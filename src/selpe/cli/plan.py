@@ -123,6 +123,16 @@ def _fits(cap: Budget, charges: list[Charge], more: list[Charge]) -> bool:
 # -- rendering --------------------------------------------------------------------------------------------------------
 
 
+def _few(made: SpendingPlan) -> str:
+    """What to say of a table in which what was measured would hardly show."""
+    from selpe.config import RECORDS_A_CLASS
+    from selpe.privacy.plan import Plan
+
+    if not isinstance(made, Plan) or made.measure is None or made.records >= RECORDS_A_CLASS * len(made.rows):
+        return ""
+    return f" ({RECORDS_A_CLASS} a class, {RECORDS_A_CLASS * len(made.rows):,}, would teach a model more, at no ε)"
+
+
 def _render(settings: RunConfig, made: SpendingPlan, said: dict[str, Any], expected: Estimate) -> None:
     from rich.markup import escape
 
@@ -133,7 +143,7 @@ def _render(settings: RunConfig, made: SpendingPlan, said: dict[str, Any], expec
     unit = "records" if settings.unit is None else f"different values of '{settings.unit}'"
     classes = f"{_classes(made)}, " if isinstance(made, Plan) else ""
     console.print(f"[bold]{escape(settings.dataset)}[/]: {made.units:,} {escape(unit)}, ", end="")
-    console.print(f"{classes}{made.records:,} synthetic records")
+    console.print(f"{classes}{made.records:,} synthetic records{_few(made)}")
     console.print(_cost(settings, made))
     console.print(_left(said["budget"]))
     console.print(f"tokens: {tokens_line(expected)}")

@@ -30,6 +30,7 @@ from selpe.yaml import parse_yaml, place
 
 Adjacency = Literal["replace-one", "add-remove"]
 PREFIX = "SELPE_"
+RECORDS_A_CLASS = 60  # of a released table: from about so many on, a model learns what was measured
 IN_MEMORY = "frame"  # as `data`: a table that has no file
 # Environment variables of the same prefix that are not settings of a run.
 _OTHER_VARIABLES = frozenset(

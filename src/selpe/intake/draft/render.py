@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from selpe.config import RECORDS_A_CLASS
 from selpe.schema import CategoryField, DateField, Field, IntegerField, NumberField, TextField
 from selpe.schema.fields import plain
 
@@ -105,7 +106,7 @@ def config_text(
         "# adjacency: replace-one    # or add-remove: what 'one record more or less' means",
         "# budget: 4.0    # what all runs on this table may spend; without it the first run spends all there is",
         "",
-        "records: 300    # how many synthetic records to write; more cost no ε",
+        f"records: {_records(draft)}    # how many to write: {RECORDS_A_CLASS} a class serve; more cost no ε",
         "# test: holdout.csv    # a table to evaluate on, never used to synthesise",
         "# llm: auto    # the best model that is here; or a name, a GGUF file, a server's URL (docs/models.md)",
         "# seed: 0",
@@ -126,6 +127,12 @@ def _label_line(draft: Draft) -> str:
     likely = draft.likely_labels
     example = _key(likely[0]) if likely else "name_of_a_category"
     return f"# label: {example}    # the field that says a record's class, if there is one; it must not be optional"
+
+
+def _records(draft: Draft) -> int:
+    """As many as serve: what was measured shows to a model that has enough records of each class to learn from."""
+    labels = draft.schema.labels if draft.schema.label is not None else ()
+    return max(300, RECORDS_A_CLASS * len(labels))
 
 
 def _unit_line(draft: Draft) -> str:
