@@ -14,7 +14,7 @@ from selpe.errors import SelPEError
 from selpe.privacy.ledger.charges import Charge
 from selpe.run.manifest import is_worked_on
 from selpe.run.workspace import Workspace
-from selpe.serve.refusals import missing
+from selpe.serve.refusals import missing, without_places
 from selpe.serve.store import Store, write_json
 from selpe.serve.supervisor import Supervisor
 
@@ -59,8 +59,14 @@ class ShelvedRun:
             "seconds": manifest.get("seconds"), "private": manifest.get("private") if finished else None,
             "spent": manifest.get("spent") if finished else None,
             "counts": manifest.get("counts") if finished else None,
-            "error": None if finished or self.ended is None else dict(self.ended),
+            "error": None if finished or self.ended is None else _told(self.ended, self.folder),
         }  # fmt: skip
+
+
+def _told(ended: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """What stopped a run, without the places that its worker knew."""
+    root = str(folder.parent.parent)
+    return {name: without_places(text, root) if isinstance(text, str) else text for name, text in ended.items()}
 
 
 class Shelf:
