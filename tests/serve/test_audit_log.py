@@ -295,7 +295,7 @@ def test_a_process_that_is_killed_leaves_a_log_which_has_all_that_it_acknowledge
         assert last in mine
 
 
-class Dying(Exception):
+class DyingError(Exception):
     """The process is gone."""
 
 
@@ -308,14 +308,14 @@ class Mortal(Disk):
     def _call(self, method: str, *arguments: Any) -> Any:
         self.left -= 1
         if self.left == 0:
-            raise Dying
+            raise DyingError
         return getattr(super(), method)(*arguments)
 
     def write(self, handle: int, data: bytes) -> None:
         self.left -= 1
         if self.left == 0:
             os.write(handle, data[: int(len(data) * self.share)])
-            raise Dying
+            raise DyingError
         super().write(handle, data)
 
     def sync(self, handle: int) -> None:
@@ -342,7 +342,7 @@ def test_a_kill_at_any_write_leaves_a_log_that_goes_on_with_all_that_was_acknowl
                 log.append([("asked", {"n": n}), ("answered", {"n": n})])
                 acknowledged = n + 1
             finished = True
-        except Dying:
+        except DyingError:
             pass
         fresh = AuditLog(log.folder, key)
         fresh.append([("asked", {"after": True})])

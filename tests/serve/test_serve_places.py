@@ -53,7 +53,7 @@ def test_no_refusal_of_a_server_names_a_folder_of_its_machine(house: House, tmp_
     house.take_in()
     run = house.submit(epsilon=1.0, budget=3.0).json()["run"]
     ledger, key = Ledger.open("desk").path, Path(os.environ["SELPE_KEY"])
-    said = []
+    said: list[str] = []
 
     def ask_everything() -> None:
         said.extend(house.ask("POST", f"/v1/tables/desk/{what}", json=ONE_STEP).text for what in ("plan", "runs"))

@@ -2,10 +2,11 @@
 
     audit/log.jsonl    one line of canonical JSON each: seq, time, kind, data, sum, mac
 
-`sum` is the SHA-256 of the sum before it and the line's content, and `mac` its HMAC under a subkey of the owner's key. A
-note beside the key (`Anchor`) says how far the log has come, so that lines cut off its end are missed. It is not a
-ledger's journal, which is read whole at every write and acknowledges each line: a log grows for ever, so it is read
-once and continued from there, and lines that wait together are written together.
+`sum` is the SHA-256 of the sum before it and the line's content, and `mac` its HMAC under a subkey of the owner's key.
+A note beside the key (`Anchor`) says how far the log has come, so that lines cut off its end are missed.
+
+It is not a ledger's journal, which is read whole at every write and acknowledges each line: a log grows for ever, so
+it is read once and continued from there, and lines that wait together are written together.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class AuditLog:
         return self._read(End(), self.mark, each)
 
     def append(self, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Line]:
-        """The lines of these kinds and contents, once all of them are on the disk; raises AuditError where they are not.
+        """The lines of these kinds and contents, once all are on the disk; raises AuditError where they are not.
 
         What is torn at the end was never acknowledged: it is moved aside, and a line says so.
         """
@@ -92,7 +93,7 @@ class AuditLog:
             return self._written(end, [*first, *self._mended(end), *entries])[-len(entries) :]
 
     def renew(self, reason: str) -> Path | None:
-        """Begins the log anew, for an owner whose log is damaged or gone; where the old one was moved to, if it is there."""
+        """Begins the log anew, for an owner whose log is damaged or gone; where the old one is now, if it was there."""
         with self._turn, self._held():
             aside = self.folder / f"log-until-{datetime.now(timezone.utc):%Y%m%d-%H%M%S-%f}.jsonl"
             kept = self.path.exists()
@@ -189,7 +190,7 @@ class AuditLog:
             if not end.seq:
                 self._disk.sync_folder(self.folder)
         except OSError as error:
-            # Nobody was told of these lines, and we hold the lock. What cannot be taken back is mended at the next write.
+            # Nobody was told of these lines, and we hold the lock. What stays is mended at the next write.
             with suppress(OSError):
                 self._disk.truncate(self.path, end.size)
             self._end = None

@@ -24,6 +24,7 @@ _STATUS = {
     "schema-unconfirmed": HTTPStatus.CONFLICT,
     "data": HTTPStatus.UNPROCESSABLE_ENTITY,
     "config": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "audit": HTTPStatus.SERVICE_UNAVAILABLE,
     "privacy": HTTPStatus.CONFLICT,
     "budget": HTTPStatus.CONFLICT,
     "ledger": HTTPStatus.CONFLICT,
