@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,15 @@ class Team(House):
         """Somebody asks for a run."""
         headers = {"Idempotency-Key": settings.pop("key")} if "key" in settings else None
         return self.by(name, "POST", f"/v1/tables/{table}/runs", json={**ONE_STEP, **settings}, headers=headers)
+
+    def until(self, run: str, *states: str, seconds: float = 120.0) -> str:
+        """The state of a run, once it is one of these."""
+        end = time.monotonic() + seconds
+        while (state := self.state_of(run)) not in states:
+            if time.monotonic() > end:
+                raise TimeoutError(f"{run} is {state}, not {states}")
+            self.do(asyncio.sleep(0.05))
+        return state
 
     def state_of(self, run: str) -> str:
         """How a run stands."""
