@@ -15,7 +15,7 @@ from fastapi import APIRouter
 
 from selpe.errors import ConfigError
 from selpe.serve.access import RULES, route_class
-from selpe.serve.clients import ROLES, Clients, Role
+from selpe.serve.clients import ROLES, ChangedClients, Clients, Role
 from selpe.serve.trail import Trail
 from serve_world import CSV, SECRET
 from team_world import PEOPLE, Team
@@ -138,8 +138,13 @@ def test_a_revoked_token_is_refused_and_its_name_is_not_given_again(team: Team) 
         changed.revoke("ann")
     assert team.by("ann", "GET", "/v1/tables").status_code == 401
     assert team.by("bob", "GET", "/v1/tables").status_code == 200
-    for act in (lambda one: one.make("ann", "ann", ["submit"]), lambda one: one.rotate("ann"),
-                lambda one: one.revoke("ann"), lambda one: one.revoke("nobody")):  # fmt: skip
+    acts: list[Callable[[ChangedClients], object]] = [
+        lambda one: one.make("ann", "ann", ["submit"]),
+        lambda one: one.rotate("ann"),
+        lambda one: one.revoke("ann"),
+        lambda one: one.revoke("nobody"),
+    ]
+    for act in acts:
         with pytest.raises(ConfigError), team.clients.changing() as changed:
             act(changed)
     assert team.by("ann", "GET", "/v1/tables").status_code == 401
