@@ -45,7 +45,7 @@ def test_a_token_is_shown_once_alone_on_standard_output(root: Path) -> None:
     assert came.out == f"{token}\n"
     client = Clients(root).client_of(f"Bearer {token}".encode())
     assert client is not None
-    assert (client.name, client.person, client.roles) == ("ann", "ann", {"submit", "read"})
+    assert (client.name, client.person, set(client.roles)) == ("ann", "ann", {"submit", "read"})
     assert token not in came.err
     listed = server(root, "tokens")
     assert "ann" in listed.out
