@@ -115,9 +115,7 @@ def _endings(log: AuditLog, end: End, told: _Told) -> list[Check]:
     if log.mark is None:
         found = [Check("end", "unchecked", "there is no note about this log beside the key")]
     if end.torn:
-        said = (
-            f"{len(end.torn)} bytes behind line {end.seq} are torn: that write was cut short, and nobody was answered"
-        )
+        said = f"{len(end.torn)} bytes behind line {end.seq} are torn: a write is under way, or was cut short"
         found.append(Check("end", "unchecked", said))
     return found
 

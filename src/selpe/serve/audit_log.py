@@ -103,7 +103,6 @@ class AuditLog:
                     self._disk.replace(self.path, aside)
             except OSError as error:
                 raise self._unwritable(error) from None
-            Anchor(self.folder, self._writing_key(""), disk=self._disk).forget()
             told = {"reason": reason, "kept": aside.name if kept else None}
             noted = {"seq": before.seq, "sum": before.sum} if before else None
             self._written(End(), [(OPEN, {"log": VERSION, **told, "before": noted})])

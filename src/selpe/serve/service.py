@@ -326,14 +326,15 @@ class Desk:
         """Sees to a run that nobody works on now: what it holds without need is freed, what it has spent is told."""
         self._settle(run)
         try:
-            self._tell_spent(self.shelf.find(run))
+            if self.trail.kept:
+                self._tell_spent(self.shelf.find(run))
         except SelPEError as error:  # it is told at the next start
             log.error("%s: what it has spent is not in the audit log (%s)", run, error.kind)
 
     def _tell_spent(self, found: ShelvedRun) -> None:
         """Tells the log what a run was charged in all by now, where that is more than was told before."""
-        if not self.trail.kept or "client" not in found.accepted:
-            return
+        if "client" not in found.accepted:
+            return  # of the time before there were clients
         total = spent_by(Ledger.open(found.table).charges()).get(found.name)
         if total is not None and total["charges"] != self.trail.spent.get(found.name, {}).get("charges"):
             self.trail.write(SPENT, run=found.name, table=found.table, state=found.state, **total)
