@@ -135,6 +135,13 @@ class LedgerError(SelPEError):
     kind = "ledger"
 
 
+class AuditError(SelPEError):
+    """An audit log that is damaged, cut off or cannot be written: what it would tell of is not done."""
+
+    exit_code = ExitCode.BAD_INPUT
+    kind = "audit"
+
+
 class PrivacyError(SelPEError):
     """A request that would break the privacy boundary."""
 

@@ -38,6 +38,8 @@ GET /v1/runs/{run}
 GET /v1/runs/{run}/events
 GET /v1/runs/{run}/release
 GET /v1/runs/{run}/page
+POST /v1/runs/{run}/approve
+POST /v1/runs/{run}/reject
 POST /v1/runs/{run}/cancel
 POST /v1/runs/{run}/resume
 """.strip().splitlines()

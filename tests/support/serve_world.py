@@ -22,6 +22,7 @@ import httpx
 from selpe.intake import write_table
 from selpe.schema import Record
 from selpe.serve.app import build_app
+from selpe.serve.clients import Door
 from selpe.serve.guard import Guard
 from selpe.serve.limits import Limits, Operator
 from selpe.serve.reader import answer
@@ -31,6 +32,7 @@ from selpe.serve.service import Desk
 from selpe.serve.store import Store
 from selpe.serve.supervisor import Supervisor
 from selpe.serve.token import Token
+from selpe.serve.trail import Trail
 from small_world import SCHEMA, drawn
 
 T = TypeVar("T")
@@ -68,16 +70,19 @@ class InlineReader(Reader):
 class House:
     """A server without a socket. Its runs stay in the queue unless it has workers."""
 
-    def __init__(self, root: Path, limits: Limits | None = None, *, worker: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, root: Path, limits: Limits | None = None, *, worker: Sequence[str] | None = None,
+        door: Door | None = None, trail: Trail | None = None, second_person: bool = False,
+    ) -> None:  # fmt: skip
         self.root = root
         self.loop = asyncio.new_event_loop()
         limits = limits or Limits(workers=0)
-        operator = Operator({"fake": "fake"}, {"hash": "hash"}, limits)
+        operator = Operator({"fake": "fake"}, {"hash": "hash"}, limits, second_person)
         self.supervisor = Supervisor(limits, **({"command": worker} if worker else {}))
         store = Store(root)
         self.token = Token(SECRET)
-        self.desk = Desk(store, operator, InlineReader(limits, root=str(store.root)), self.supervisor)
-        self.app: Guard = build_app(self.desk, self.token, hosts=[HOST])
+        self.desk = Desk(store, operator, InlineReader(limits, root=str(store.root)), self.supervisor, trail)
+        self.app: Guard = build_app(self.desk, door or self.token, hosts=[HOST])
         self._clients: list[httpx.AsyncClient] = []
 
     def client(self, **headers: str) -> httpx.AsyncClient:

@@ -70,6 +70,7 @@ def _topics() -> list[Callable[[typer.Typer], None]]:
         run,
         schema,
         serve,
+        server,
         studio,
         verify,
     )
@@ -87,6 +88,7 @@ def _topics() -> list[Callable[[typer.Typer], None]]:
         budget,
         models,
         serve,
+        server,
         doctor,
         data,
         experiment,

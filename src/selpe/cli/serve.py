@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from selpe.cli.console import emit, err, json_mode, out
 from selpe.errors import ConfigError
+
+if TYPE_CHECKING:
+    from selpe.serve.clients import ClientRecord, Door
+    from selpe.serve.trail import Trail
 
 _MB = 2**20
 
@@ -44,6 +48,9 @@ def serve(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="A certificate, to serve by TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key.")] = None,
+    second_person: Annotated[
+        bool, typer.Option("--second-person", help="A run that spends waits until somebody else has approved it.")
+    ] = False,
     open_to_network: Annotated[
         bool, typer.Option("--open-to-network", help="Allow a --host that other machines can reach.")
     ] = False,
@@ -54,28 +61,68 @@ def serve(
     from selpe.serve.limits import IN_PROCESS_ENCODERS, Limits, Operator, known_models
     from selpe.serve.server import ListenAddress, is_loopback
     from selpe.serve.server import serve as listen
-    from selpe.serve.token import load_token
 
     os.umask(0o077)  # whatever is written from here on is for this user alone
     limits = Limits(table_bytes=max_upload * _MB, records=max_records, epsilon=max_epsilon, workers=workers)
-    operator = Operator(
-        _named(model, "--model") or known_models(), _named(encoder, "--encoder") or IN_PROCESS_ENCODERS, limits
-    )
+    models, encoders = _named(model, "--model"), _named(encoder, "--encoder")
+    operator = Operator(models or known_models(), encoders or IN_PROCESS_ENCODERS, limits, second_person)
     address = ListenAddress(host, port, tuple(allowed_host or ()), tls_cert, tls_key, open_to_network)
-    path = token_file or root / "token"
-    token = load_token(path)
+    door, trail, opened_by = _door(root, token_file, second_person=second_person)
     if not is_loopback(host):
         _warn(plain=tls_cert is None)
 
     def ready(url: str) -> None:
-        emit({"serve": {"url": url, "root": str(root), "token_file": str(path)}})
+        emit({"serve": {"url": url, "root": str(root), **opened_by}})
         if not json_mode():
             out().print(f"[bold]{url}[/]", soft_wrap=True)
-            out().print(
-                f"[dim]The token is in {path}. Ctrl-C stops the server; runs can be resumed.[/]", soft_wrap=True
+            said = (
+                f"The token is in {opened_by['token_file']}." if "token_file" in opened_by else "Clients have tokens."
             )
+            out().print(f"[dim]{said} Ctrl-C stops the server; runs can be resumed.[/]", soft_wrap=True)
 
-    listen(root, operator, token, address, ready=ready)
+    listen(root, operator, door, address, ready=ready, trail=trail)
+
+
+def _door(root: Path, token_file: Path | None, *, second_person: bool) -> tuple[Door, Trail, dict[str, Any]]:
+    """Who may come in, what is logged, and what to tell of it: a team's clients, else whoever has the one token."""
+    from selpe.privacy.ledger.key import make_key
+    from selpe.serve.audit_log import FOLDER, AuditLog
+    from selpe.serve.clients import Clients
+    from selpe.serve.token import load_token
+    from selpe.serve.trail import Trail
+
+    clients = Clients(root)
+    if clients.exist:
+        if token_file is not None:
+            raise ConfigError(
+                "clients of this server have tokens of their own", where="--token-file", hint="leave it out"
+            )
+        live = [record for record in clients.records() if record.revoked is None]
+        if second_person:
+            _require_two(live)
+        return clients, Trail(AuditLog(root / FOLDER, make_key())), {"clients": len(live)}
+    if (root / FOLDER).exists():
+        raise ConfigError(
+            "there is an audit log, and the list of clients is gone", where=str(clients.path),
+            hint=f"restore it; to go back to one token for everything, move {root / FOLDER} away",
+        )  # fmt: skip
+    if second_person:
+        raise ConfigError(
+            "with one token for everybody nobody can be told apart", where="--second-person",
+            hint="give each client a token: selpe server make-token NAME --role submit",
+        )  # fmt: skip
+    path = token_file or root / "token"
+    return load_token(path), Trail(), {"token_file": str(path)}
+
+
+def _require_two(live: list[ClientRecord]) -> None:
+    """Raises where no run could ever be approved."""
+    pairs = [(a, b) for a in live for b in live if "submit" in a.roles and "approve" in b.roles]
+    if not any(a.person != b.person for a, b in pairs):
+        raise ConfigError(
+            "nobody could approve what another person submits", where="--second-person",
+            hint="it takes two persons, one with the role 'submit' and one with 'approve': selpe server tokens",
+        )  # fmt: skip
 
 
 def _named(pairs: list[str] | None, option: str) -> dict[str, str]:

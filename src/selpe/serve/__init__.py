@@ -1,7 +1,9 @@
 """SelPE as a server: tables in, runs on them, releases out, over HTTP with a token.
 
     <root>/
-      token         who may ask (readable by its owner alone)
+      token         who may ask (readable by its owner alone), or
+      clients.json  the clients of a team, with salted hashes of their tokens and their roles
+      audit/        what clients asked for, what was spent and refused, in a sealed log
       tables/       uploaded private tables and their schemas; they leave this folder in no answer
       runs/         run folders, as `selpe run` writes them
       incoming/     uploads on their way

@@ -14,13 +14,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from selpe.errors import SelPEError
+from selpe.serve.access import route_class
+from selpe.serve.clients import Door
 from selpe.serve.guard import Guard
 from selpe.serve.pages import build_pages
 from selpe.serve.refusals import bug, invalid, status_of, told
 from selpe.serve.routes import answer, build_open_router, build_router
 from selpe.serve.service import Desk
 from selpe.serve.streams import Streams
-from selpe.serve.token import Token
 from selpe.version import __version__
 
 _ABOUT = "Differentially private synthetic tables: upload a table and its schema, plan, run, watch, fetch the release."
@@ -31,7 +32,7 @@ _SILENT = {
 }  # fmt: skip
 
 
-def build_app(desk: Desk, token: Token, *, hosts: Collection[str]) -> Guard:
+def build_app(desk: Desk, door: Door, *, hosts: Collection[str]) -> Guard:
     """The whole server as one ASGI application; `hosts` are the names that it may be asked by."""
     streams = Streams(desk)
 
@@ -47,10 +48,10 @@ def build_app(desk: Desk, token: Token, *, hosts: Collection[str]) -> Guard:
         redirect_slashes=False, **more,
     )  # fmt: skip
     app.include_router(build_open_router())
-    app.include_router(build_router(desk, streams, token))
-    app.include_router(build_pages(desk, streams, token))
+    app.include_router(build_router(desk, streams, door, route_class(desk.trail, desk.names)))
+    app.include_router(build_pages(desk, streams, door))
     _add_refusals(app, str(desk.store.root))
-    return Guard(app, token=token, hosts=hosts, limits=desk.operator.limits)
+    return Guard(app, door=door, hosts=hosts, limits=desk.operator.limits, trail=desk.trail)
 
 
 def _add_refusals(app: FastAPI, root: str) -> None:

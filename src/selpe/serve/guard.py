@@ -18,16 +18,19 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from selpe.errors import ConfigError
+from selpe.serve.clients import Client, Door
 from selpe.serve.limits import Limits
 from selpe.serve.refusals import RefusedError, bug, busy, told
 from selpe.serve.store import too_large
-from selpe.serve.token import Token
+from selpe.serve.trail import Trail
 from selpe.watch.server import HEADERS
 
 log = logging.getLogger("selpe.serve")
 
 OPEN_PATHS = ("/v1/health", "/openapi.json")  # tell nothing about this server
 PAGES = "/watch/"  # have keys of their own
+CLIENT = "selpe.client"  # where a request says further in who asks
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _ALWAYS = {**HEADERS, "Content-Security-Policy": _POLICY}
 
@@ -35,8 +38,8 @@ _ALWAYS = {**HEADERS, "Content-Security-Policy": _POLICY}
 class Guard:
     """An ASGI application around another one."""
 
-    def __init__(self, app: ASGIApp, *, token: Token, hosts: Collection[str], limits: Limits) -> None:
-        self._app, self._token, self._limits = app, token, limits
+    def __init__(self, app: ASGIApp, *, door: Door, hosts: Collection[str], limits: Limits, trail: Trail) -> None:
+        self._app, self._door, self._limits, self._trail = app, door, limits, trail
         self._hosts = {host.lower().encode() for host in hosts}
         self._origins = {f"{scheme}://{host}".lower().encode() for host in hosts for scheme in ("http", "https")}
         self._under_way = 0
@@ -57,6 +60,7 @@ class Guard:
             self._admit(scope)
             await self._app(scope, self._bounded(scope, receive), answer)
         except RefusedError as refusal:
+            await self._trail.refused(scope.get(CLIENT), refusal.status, refusal.kind)
             await answer.refuse(refusal.status, told(refusal), _refusal_headers(refusal.status))
         except Exception as error:
             log.error("%s %s: an unexpected %s", scope["method"], _route(scope), type(error).__name__)
@@ -80,12 +84,23 @@ class Guard:
         path = scope["path"]
         if path not in OPEN_PATHS and not path.startswith(PAGES):
             tokens = [value for name, value in headers if name == b"authorization"]
-            if len(tokens) != 1 or not self._token.allows(tokens[0]):
+            client = self._client_of(tokens[0]) if len(tokens) == 1 else None
+            if client is None:
                 raise RefusedError(
                     HTTPStatus.UNAUTHORIZED, "token", "this needs the server's token", hint="Authorization: Bearer …"
                 )
+            scope[CLIENT] = client
         if self._under_way > self._limits.requests:
             raise busy("too many requests at once")
+
+    def _client_of(self, header: bytes) -> Client | None:
+        try:
+            return self._door.client_of(header)
+        except ConfigError as error:  # nobody is let in by a list that cannot be relied on
+            log.error("%s", error.message)
+            raise RefusedError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "tokens", "the server cannot say now whose token this is"
+            ) from None
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
         """The body of a request, cut off where it is too long or too slow."""

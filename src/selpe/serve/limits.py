@@ -42,6 +42,7 @@ class Operator:
     models: Mapping[str, str] = field(default_factory=lambda: dict(known_models()))
     encoders: Mapping[str, str] = field(default_factory=lambda: dict(IN_PROCESS_ENCODERS))
     limits: Limits = Limits()
+    second_person: bool = False  # whether a run that spends waits until somebody else has approved it
 
     def __post_init__(self) -> None:
         if not self.models or not self.encoders:

@@ -5,37 +5,38 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 from fastapi.responses import StreamingResponse
 
+from selpe.serve.clients import Door
 from selpe.serve.refusals import missing
 from selpe.serve.runs import ShelvedRun
 from selpe.serve.service import Desk
 from selpe.serve.streams import Streams
-from selpe.serve.token import Token
 from selpe.watch.server import page
 
 
-def build_pages(desk: Desk, streams: Streams, token: Token) -> APIRouter:
+def build_pages(desk: Desk, streams: Streams, door: Door) -> APIRouter:
     """The page and its stream of readings."""
     router = APIRouter(prefix="/watch", include_in_schema=False)
 
     @router.get("/{run}/{key}/")
     async def show(run: str, key: str) -> Response:
         """The page."""
-        _opened(desk, token, run, key)
+        _opened(desk, door, run, key)
         body, policy = page()
         return Response(body, media_type="text/html", headers={"Content-Security-Policy": policy})
 
     @router.get("/{run}/{key}/stream")
     async def stream(run: str, key: str) -> StreamingResponse:
         """What the page draws."""
-        found = _opened(desk, token, run, key)
+        found = _opened(desk, door, run, key)
         streams.require_room()
-        return StreamingResponse(streams.readings(run, found.folder), media_type="text/event-stream")
+        readings = streams.readings(run, found.folder, allowed=lambda: door.opens(run, key))
+        return StreamingResponse(readings, media_type="text/event-stream")
 
     return router
 
 
-def _opened(desk: Desk, token: Token, run: str, key: str) -> ShelvedRun:
+def _opened(desk: Desk, door: Door, run: str, key: str) -> ShelvedRun:
     """The run, to whoever has its key; to all others there is no page, whether there is a run or not."""
-    if not token.opens(run, key):
+    if not door.opens(run, key):
         raise missing("page", "")
     return desk.shelf.find(run)

@@ -35,7 +35,7 @@ class Reader:
         said = self._known.get(line) if keep else None
         if said is None:
             said = await self._in_turn(line)
-            if keep and not said.get("passing"):
+            if keep and "error" not in said:  # what is refused now may be right in a minute, as with a ledger restored
                 self._known[line] = said
                 while len(self._known) > _KEPT:
                     self._known.popitem(last=False)

@@ -1,13 +1,22 @@
-"""What a client is told when something is refused: one shape for every failure, a status, and never a cell."""
+"""What a client is told when something is refused: one shape for every failure, a status, and never a cell.
+
+Nor does it learn where things lie on the server's machine: of every path in a message the last part is left.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
+import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from selpe.errors import SelPEError
+from selpe.privacy.ledger import ledger_root
+from selpe.privacy.ledger.key import key_path
 
 # Kinds of our own errors and the status each is answered with; everything else is a failure of ours.
 _STATUS = {
@@ -15,6 +24,7 @@ _STATUS = {
     "schema-unconfirmed": HTTPStatus.CONFLICT,
     "data": HTTPStatus.UNPROCESSABLE_ENTITY,
     "config": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "audit": HTTPStatus.SERVICE_UNAVAILABLE,
     "privacy": HTTPStatus.CONFLICT,
     "budget": HTTPStatus.CONFLICT,
     "ledger": HTTPStatus.CONFLICT,
@@ -24,6 +34,12 @@ _STATUS = {
     "stopped": HTTPStatus.CONFLICT,
 }
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_IN_A_PATH = r"[^\s/\\'\"`,;:()<>|]+"
+# A path from the top of a disk. What follows a letter, a dot or a colon is part of a word or of an address, and the
+# addresses of the API are everybody's business.
+_PATH = re.compile(
+    rf"(?<![\w.…:/\\-])(?:/(?!openapi\.json|v1/|watch/)|[A-Za-z]:[/\\]|\\\\)(?:{_IN_A_PATH}[/\\])*({_IN_A_PATH})?"
+)
 
 
 class RefusedError(SelPEError):
@@ -54,7 +70,7 @@ def busy(message: str, *, hint: str = "try again in a while") -> RefusedError:
 def from_child(error: Mapping[str, Any], root: str = "") -> RefusedError:
     """The error that a child process told of; folders of the server are no client's business."""
     kind = str(error.get("kind", "error"))
-    said = {name: _without(str(error.get(name, "")), root) for name in ("message", "hint", "where")}
+    said = {name: without_places(str(error.get(name, "")), root) for name in ("message", "hint", "where")}
     status = _STATUS.get(kind, HTTPStatus.INTERNAL_SERVER_ERROR)
     return RefusedError(status, kind, said["message"], hint=said["hint"], where=said["where"])
 
@@ -68,7 +84,7 @@ def status_of(error: SelPEError) -> HTTPStatus:
 
 def told(error: SelPEError, root: str = "") -> dict[str, Any]:
     """The body of a refusal."""
-    return {"error": {name: _without(text, root) for name, text in error.as_dict().items()}}
+    return {"error": {name: without_places(text, root) for name, text in error.as_dict().items()}}
 
 
 def bug(error: BaseException) -> dict[str, Any]:
@@ -98,5 +114,19 @@ def _said(error: Mapping[str, Any]) -> str:
             return str(error["msg"]).replace("Input should", "this must").replace("String should", "this must")
 
 
-def _without(text: str, root: str) -> str:
-    return text.replace(root, "…") if root else text
+def without_places(text: str, root: str = "") -> str:
+    """The text with '…' for the folders of this machine in it: the server's own, those of ledgers and keys, any other.
+
+    Known folders first, for their names may hold blanks, by which a path in a sentence cannot be told from the rest.
+    """
+    for folder in sorted({root, *_known_folders()} - {""}, key=len, reverse=True):
+        text = text.replace(folder, "…")
+    return _PATH.sub(lambda found: f"…/{found[1]}" if found[1] else "…", text)
+
+
+def _known_folders() -> set[str]:
+    known = [ledger_root(), key_path().parent, Path(tempfile.gettempdir()), Path(sys.prefix)]
+    for where in (Path.home, Path.cwd):
+        with suppress(OSError, RuntimeError):  # a user without a home, a folder that was deleted
+            known.append(where())
+    return {str(folder) for one in known for folder in (one, one.resolve()) if len(folder.parts) > 1}

@@ -8,8 +8,11 @@ from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
+from selpe.serve.access import client_of
+from selpe.serve.clients import Door
 from selpe.serve.refusals import RefusedError
 from selpe.serve.runs import State
 from selpe.serve.service import Desk
@@ -30,7 +33,6 @@ from selpe.serve.shapes import (
 )
 from selpe.serve.store import RUN_NAME, SCHEMA_TYPES, TABLE_NAME, TABLE_TYPES, StoredTable
 from selpe.serve.streams import Streams
-from selpe.serve.token import Token
 
 TableName = Annotated[str, Path(pattern=TABLE_NAME, description="The table's name; its budget is kept under it.")]
 RunName = Annotated[str, Path(pattern=RUN_NAME, description="The run's name.")]
@@ -43,19 +45,20 @@ Key = Annotated[
 ]  # fmt: skip
 _WORDS = {
     400: "Not HTTP as it should be, or not JSON.", 401: "The token is missing or wrong.",
-    403: "A page of another origin asked.", 404: "There is no such table or run.",
+    403: "A page of another origin asked, or the token may not be used for that.",
+    404: "There is no such table or run.",
     405: "Not to be done to this.",
     408: "The body took too long.", 409: "Not as things stand: budget, schema, or runs under way.",
     413: "The body is too large.", 415: "Not a type of file that is taken here.",
     421: "The Host header names another server.", 422: "Not in the form it must have.",
-    429: "Too much at once.", 507: "The disk is full.",
+    429: "Too much at once.", 503: "The list of clients or the audit log cannot be used.", 507: "The disk is full.",
 }  # fmt: skip
-_BEARER = HTTPBearer(auto_error=False, description="The server's token.")
+_BEARER = HTTPBearer(auto_error=False, description="The server's token, or a client's.")
 
 
 def refused(*codes: int) -> Mapping[int | str, dict[str, Any]]:
     """The refusals that an address can answer with, beside those that every one can."""
-    every = (400, 401, 403, 421, 422, 429)
+    every = (400, 401, 403, 421, 422, 429, 503)
     return {code: {"model": Refusal, "description": _WORDS[code]} for code in sorted({*every, *codes})}
 
 
@@ -64,12 +67,14 @@ def _file(types: Mapping[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def build_router(desk: Desk, streams: Streams, token: Token) -> APIRouter:
-    """All addresses under /v1."""
-    router = APIRouter(prefix="/v1", dependencies=[Depends(_BEARER)])
+def build_router(desk: Desk, streams: Streams, door: Door, route: type[APIRoute]) -> APIRouter:
+    """All addresses under /v1, each behind its rule."""
+    router = APIRouter(prefix="/v1", dependencies=[Depends(_BEARER)], route_class=route)
     _add_tables(router, desk)
-    _add_runs(router, desk, token)
-    _add_events(router, desk, streams)
+    _add_plans(router, desk)
+    _add_runs(router, desk, door)
+    _add_approval(router, desk)
+    _add_events(router, desk, streams, door)
 
     @router.get("/models", responses=dict(refused()), tags=["server"])
     async def models() -> Models:
@@ -143,7 +148,7 @@ def _add_tables(router: APIRouter, desk: Desk) -> None:
         return BudgetAbout(**await desk.budget(table))
 
 
-def _add_runs(router: APIRouter, desk: Desk, token: Token) -> None:
+def _add_plans(router: APIRouter, desk: Desk) -> None:
     @router.post("/tables/{table}/plan", responses=dict(refused(404, 408, 409, 413)), tags=["runs"])
     async def plan(table: TableName, settings: Annotated[RunSettings, Body()]) -> Planned:
         """What a run would do and cost. Spends nothing."""
@@ -154,12 +159,19 @@ def _add_runs(router: APIRouter, desk: Desk, token: Token) -> None:
         responses={200: {"model": RunAbout, "description": "Was submitted before."}, **refused(404, 408, 409, 413)},
     )  # fmt: skip
     async def submit(
-        table: TableName, settings: Annotated[RunSettings, Body()], response: Response, key: Key = None
-    ) -> RunAbout:
-        """Starts a run, if the table's budget holds all of it beside everything accepted before."""
-        run, new = await desk.submit(table, settings, key)
+        table: TableName, settings: Annotated[RunSettings, Body()], request: Request, response: Response,
+        key: Key = None,
+    ) -> RunAbout:  # fmt: skip
+        """Starts a run, if the table's budget holds all of it beside everything accepted before.
+
+        Where the operator wants a second person, a run that spends is `waiting` until somebody else has approved it.
+        """
+        run, new = await desk.submit(table, settings, key, by=client_of(request))
         response.status_code = HTTPStatus.ACCEPTED if new else HTTPStatus.OK
         return RunAbout(**run.described())
+
+
+def _add_runs(router: APIRouter, desk: Desk, door: Door) -> None:
 
     @router.get("/runs", responses=dict(refused()), tags=["runs"])
     async def list_runs(
@@ -200,13 +212,25 @@ def _add_runs(router: APIRouter, desk: Desk, token: Token) -> None:
         )
 
     @router.get("/runs/{run}/page", responses=dict(refused(404)), tags=["runs"])
-    async def page(run: RunName) -> PageAbout:
+    async def page(run: RunName, request: Request) -> PageAbout:
         """Where a browser can watch this run."""
         desk.shelf.find(run)
-        return PageAbout(path=f"/watch/{run}/{token.key_of(run)}/")
+        return PageAbout(path=f"/watch/{run}/{door.key_for(client_of(request), run)}/")
 
 
-def _add_events(router: APIRouter, desk: Desk, streams: Streams) -> None:
+def _add_approval(router: APIRouter, desk: Desk) -> None:
+    @router.post("/runs/{run}/approve", status_code=202, responses=dict(refused(404, 409)), tags=["runs"])
+    async def approve(run: RunName, request: Request) -> RunAbout:
+        """Lets a waiting run begin and spend what it says. Whoever submitted it cannot do this."""
+        return RunAbout(**(await desk.approve(run, client_of(request))).described())
+
+    @router.post("/runs/{run}/reject", responses=dict(refused(404, 409)), tags=["runs"])
+    async def reject(run: RunName, request: Request) -> RunAbout:
+        """Refuses a waiting run for good. It has spent nothing."""
+        return RunAbout(**(await desk.reject(run, client_of(request))).described())
+
+
+def _add_events(router: APIRouter, desk: Desk, streams: Streams, door: Door) -> None:
     kinds = {kind: {"schema": {"type": "string"}} for kind in ("application/x-ndjson", "text/event-stream")}
 
     @router.get(
@@ -221,10 +245,13 @@ def _add_events(router: APIRouter, desk: Desk, streams: Streams) -> None:
         last: Annotated[str | None, Header(alias="Last-Event-ID", pattern=r"^[0-9]{1,12}$")] = None,
     ) -> StreamingResponse:
         """What has happened in a run: JSON lines, or server-sent events where those are asked for by Accept."""
-        found = desk.shelf.find(run)
+        found, client = desk.shelf.find(run), client_of(request)
         streams.require_room()
         as_sse = "text/event-stream" in request.headers.get("accept", "")
-        lines = streams.events(run, found.folder, after=int(last or after), follow=follow, as_sse=as_sse)
+        lines = streams.events(
+            run, found.folder, after=int(last or after), follow=follow, as_sse=as_sse,
+            allowed=lambda: door.knows(client),
+        )  # fmt: skip
         return StreamingResponse(lines, media_type="text/event-stream" if as_sse else "application/x-ndjson")
 
 

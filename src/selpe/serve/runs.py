@@ -14,16 +14,16 @@ from selpe.errors import SelPEError
 from selpe.privacy.ledger.charges import Charge
 from selpe.run.manifest import is_worked_on
 from selpe.run.workspace import Workspace
-from selpe.serve.refusals import missing
+from selpe.serve.refusals import missing, without_places
 from selpe.serve.store import Store, write_json
 from selpe.serve.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 
-State = Literal["queued", "running", "stopping", "done", "interrupted", "failed", "cancelled"]
+State = Literal["waiting", "queued", "running", "stopping", "done", "interrupted", "failed", "cancelled", "rejected"]
 ACTIVE: tuple[State, ...] = ("queued", "running", "stopping")
-OPEN: tuple[State, ...] = (*ACTIVE, "interrupted")  # what these will spend stays reserved
-GIVEN_UP: tuple[State, ...] = ("failed", "cancelled")
+OPEN: tuple[State, ...] = ("waiting", *ACTIVE, "interrupted")  # these need their table as it is
+HOLDS_NOTHING: tuple[State, ...] = ("waiting", "failed", "cancelled", "rejected")  # of all others ε stays reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,12 @@ class ShelvedRun:
         return str(self.accepted["table"])
 
     @property
+    def approval(self) -> Mapping[str, Any] | None:
+        """What a second person has said to it; None where nobody is asked."""
+        found: Mapping[str, Any] | None = self.accepted.get("approval")
+        return found
+
+    @property
     def charges(self) -> tuple[Charge, ...]:
         """What it will be charged in all, by its plan."""
         return tuple(Charge.from_dict({**charge, "run": self.name}) for charge in self.accepted["charges"])
@@ -59,8 +65,24 @@ class ShelvedRun:
             "seconds": manifest.get("seconds"), "private": manifest.get("private") if finished else None,
             "spent": manifest.get("spent") if finished else None,
             "counts": manifest.get("counts") if finished else None,
-            "error": None if finished or self.ended is None else dict(self.ended),
+            "error": None if finished or self.ended is None else _told(self.ended, self.folder),
+            "budget": settings.get("budget"), "submitted_by": self.accepted.get("client"),
+            "approval": None if self.approval is None else dict(self.approval),
         }  # fmt: skip
+
+
+def _told(ended: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """What stopped a run, without the places that its worker knew."""
+    root = str(folder.parent.parent)
+    return {name: without_places(text, root) if isinstance(text, str) else text for name, text in ended.items()}
+
+
+def _approval_state(accepted: Mapping[str, Any]) -> str | None:
+    """How far an approval is. Whatever is no approval counts as one that waits, so that damage gives nothing away."""
+    approval = accepted.get("approval")
+    if approval is None:
+        return None
+    return str(approval.get("state")) if isinstance(approval, dict) else "waiting"
 
 
 class Shelf:
@@ -135,8 +157,13 @@ class Shelf:
             if is_worked_on(folder):
                 return "stopping"
             self._orphans.discard(name)
+        approval = _approval_state(accepted)
+        if approval == "refused":
+            return "rejected"
         if accepted.get("cancelled"):
             return "cancelled"
+        if approval not in (None, "given"):
+            return "waiting"
         return "failed" if ended is not None and ended.get("kind") != "killed" else "interrupted"
 
     def _json(self, path: Path) -> dict[str, Any] | None:

@@ -15,12 +15,13 @@ import uvicorn
 from selpe.errors import ConfigError
 from selpe.serve import reading, supervisor
 from selpe.serve.app import build_app
+from selpe.serve.clients import Door
 from selpe.serve.limits import Operator
 from selpe.serve.reading import Reader
 from selpe.serve.service import Desk
 from selpe.serve.store import Store
 from selpe.serve.supervisor import Supervisor
-from selpe.serve.token import Token
+from selpe.serve.trail import Trail
 
 _HEADER_BYTES = 32 * 1024
 _KEEP_ALIVE = 30  # seconds that an idle connection is kept
@@ -82,26 +83,27 @@ def is_loopback(host: str) -> bool:
 
 
 def serve(
-    root: Path, operator: Operator, token: Token, address: ListenAddress, *, ready: Callable[[str], None],
-    commands: Commands | None = None,
+    root: Path, operator: Operator, door: Door, address: ListenAddress, *, ready: Callable[[str], None],
+    commands: Commands | None = None, trail: Trail | None = None,
 ) -> None:  # fmt: skip
     """Serves a folder until SIGINT or SIGTERM; `ready` is told the address once it is listened on."""
-    server, listener = build_server(root, operator, token, address, commands=commands)
+    server, listener = build_server(root, operator, door, address, commands=commands, trail=trail)
     with listener:
         ready(url_of(address, listener))
         server.run(sockets=[listener])
 
 
 def build_server(
-    root: Path, operator: Operator, token: Token, address: ListenAddress, *, commands: Commands | None = None
-) -> tuple[SelPEServer, socket.socket]:
+    root: Path, operator: Operator, door: Door, address: ListenAddress, *, commands: Commands | None = None,
+    trail: Trail | None = None,
+) -> tuple[SelPEServer, socket.socket]:  # fmt: skip
     """A server that has everything but its turn to run, and the socket that it will listen on."""
     commands, limits = commands or Commands(), operator.limits
     store = Store(root)
     listener = _listen(address)
     reader = Reader(limits, root=str(store.root), command=commands.reader)
-    desk = Desk(store, operator, reader, Supervisor(limits, command=commands.worker))
-    app = build_app(desk, token, hosts=_hosts(address, listener.getsockname()[1]))
+    desk = Desk(store, operator, reader, Supervisor(limits, command=commands.worker), trail)
+    app = build_app(desk, door, hosts=_hosts(address, listener.getsockname()[1]))
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, proxy_headers=False, ws="none", http="h11",
         lifespan="on", timeout_keep_alive=_KEEP_ALIVE, timeout_graceful_shutdown=int(limits.stop_seconds),

@@ -1,7 +1,7 @@
 """What a client can have done: tables taken in, checked and planned for, runs accepted, stopped and resumed.
 
 What a run will spend is reserved in the table's ledger when it is accepted, so that neither two requests nor a run at
-the command line can take the same ε.
+the command line can take the same ε. A run that needs the approval of a second person reserves nothing before it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import asyncio
 import hashlib
 import hmac
 import json
+import logging
+import re
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
@@ -29,13 +31,18 @@ from selpe.run.manifest import read_manifest
 from selpe.run.preflight import cap_of, spends
 from selpe.run.workspace import Workspace
 from selpe.serve.admission import TableBudget, account_of
+from selpe.serve.approval import WAITING, decided, granted, require_second_person
+from selpe.serve.clients import Client
 from selpe.serve.limits import Operator
 from selpe.serve.reading import Reader
-from selpe.serve.refusals import conflict, from_child, missing
-from selpe.serve.runs import ACTIVE, GIVEN_UP, OPEN, Shelf, ShelvedRun
+from selpe.serve.refusals import busy, conflict, from_child, missing
+from selpe.serve.runs import ACTIVE, HOLDS_NOTHING, OPEN, Shelf, ShelvedRun
 from selpe.serve.settings import ReadingSettings, RunSettings, aliases, run_config
-from selpe.serve.store import Store, StoredTable, TableFormat
+from selpe.serve.store import TABLE_NAME, Store, StoredTable, TableFormat
 from selpe.serve.supervisor import Supervisor
+from selpe.serve.trail import APPROVED, REJECTED, SPENT, SUBMITTED, Trail, who
+
+log = logging.getLogger("selpe.serve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +60,39 @@ class ProposedRun:
 class Desk:
     """One server's work, apart from how it is asked for."""
 
-    def __init__(self, store: Store, operator: Operator, reader: Reader, supervisor: Supervisor) -> None:
+    def __init__(
+        self, store: Store, operator: Operator, reader: Reader, supervisor: Supervisor, trail: Trail | None = None
+    ) -> None:
         self.store, self.operator = store, operator
+        self.trail = trail or Trail()
+        self.trail.begin(second_person=operator.second_person)
         self.shelf = Shelf(store, supervisor)
         self.closing = False  # streams end when this is set
         self._reader, self._supervisor = reader, supervisor
         self._admitting = asyncio.Lock()
         self._packed: dict[str, str] = {}  # the SHA-256 of each zip that this server has made
-        supervisor.ended = self._settle
+        supervisor.ended = self._ended
         for run in self.shelf.all():  # a server that died may have had no time for it
-            self._settle(run.name)
+            self._ended(run.name)
 
     async def close(self) -> None:
         """Stops all work; runs that are not done can be resumed by the next server."""
         self.closing = True
         await asyncio.gather(self._supervisor.close(), self._reader.close())
+        await self.trail.close()
         self.store.close()
+
+    def names(self, what: str, asked: Mapping[str, str]) -> dict[str, str]:
+        """The table and the run that a request is about, as far as there are any: other words are not for the log."""
+        with suppress(SelPEError):
+            if "run" in asked:
+                found = self.shelf.find(asked["run"])
+                return {"run": found.name, "table": found.table}
+            if "table" in asked:
+                if what == "upload_table" and re.fullmatch(TABLE_NAME, asked["table"]):
+                    return {"table": asked["table"]}  # there will be one
+                return {"table": self.store.table(asked["table"]).name}
+        return {}
 
     # -- tables ---------------------------------------------------------------------------------------------------
 
@@ -158,10 +182,13 @@ class Desk:
 
     # -- runs -----------------------------------------------------------------------------------------------------
 
-    async def submit(self, name: str, settings: RunSettings, key: str | None = None) -> tuple[ShelvedRun, bool]:
+    async def submit(
+        self, name: str, settings: RunSettings, key: str | None = None, *, by: Client
+    ) -> tuple[ShelvedRun, bool]:
         """A run, accepted and in the queue, and whether it is new: a repeated key gives the run it gave before."""
+        whose = who(by) if self.trail.kept else {}  # a server of one token knows nobody by name
         asked = hashlib.sha256(json.dumps(settings.model_dump(), sort_keys=True).encode()).hexdigest()
-        if key and (known := self._submitted(name, key, asked)):
+        if key and (known := self._submitted(name, key, asked, whose)):
             return known, False
         table = self.store.table(name)
         found = await self.outlook(table, settings)
@@ -169,25 +196,47 @@ class Desk:
             import_module, "selpe.run.lifecycle"
         )  # takes seconds at first: not while others wait for the lock
         async with self._admitting:
-            if key and (known := self._submitted(name, key, asked)):
+            if key and (known := self._submitted(name, key, asked, whose)):
                 return known, False
             self._require_same(self.store.table(name), table)
-            self._supervisor.require_room()
+            waits = self.operator.second_person and spends(found.config)
+            self._require_place(waits=waits)
             run = f"{name}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(6)}"
             record = {
                 "table": name, "version": table.version, "submitted": _now(), "key": key, "asked": asked,
                 "charges": [charge.to_dict() for charge in found.charges(run)], **aliases(settings, self.operator),
+                **whose, **(WAITING if waits else {}),
             }  # fmt: skip
             folder = await asyncio.to_thread(self._create, found, table, run, record)
-            self._supervisor.begin(run, folder)
+            if not waits:
+                self._supervisor.begin(run, folder)
         return self.shelf.find(run), True
+
+    async def approve(self, run: str, by: Client) -> ShelvedRun:
+        """A run that waited, in the queue now: somebody else than its submitter has agreed to what it will spend."""
+        async with self._admitting:
+            found = self._waiting(run)
+            require_second_person(found, by)
+            self._require_same_version(found)
+            self._supervisor.require_room()
+            await asyncio.to_thread(self._approve, found, by)
+            self._supervisor.begin(run, found.folder)
+        return self.shelf.find(run)
+
+    async def reject(self, run: str, by: Client) -> ShelvedRun:
+        """A run that waited, refused for good."""
+        async with self._admitting:
+            found = self._waiting(run)
+            await asyncio.to_thread(self.trail.write, REJECTED, **who(by), run=run, table=found.table)
+            self.shelf.accept(found.folder, decided(found, by, given=False))
+        return self.shelf.find(run)
 
     async def cancel(self, run: str) -> ShelvedRun:
         """The run, asked to stop or taken out of the queue; what was set aside for it is free once it has stopped."""
         async with self._admitting:
             found = self.shelf.find(run)
-            if found.state == "done":
-                raise conflict("run", "this run is done", where=run)
+            if found.state in ("done", "rejected"):
+                raise conflict("run", f"this run is {found.state}", where=run)
             self.shelf.accept(found.folder, {**found.accepted, "cancelled": True})
             self._supervisor.stop(run)
             await asyncio.to_thread(self._settle, run)
@@ -197,16 +246,16 @@ class Desk:
         """A run that is not done, in the queue again. What is done is neither done nor paid for again."""
         async with self._admitting:
             found = self.shelf.find(run)
-            if found.state in ("done", *ACTIVE):
+            if found.state in ("done", "waiting", "rejected", *ACTIVE):
                 raise conflict("run", f"this run is {found.state}", where=run)
-            if self.store.table(found.table).version != found.accepted["version"]:
-                raise conflict(
-                    "run", "the table has been replaced since this run began", where=run, hint="start a new one"
-                )
-            self._supervisor.require_room()
-            await asyncio.to_thread(self._reserve_again, found)
+            self._require_same_version(found)
+            waits = not granted(found)
+            self._require_place(waits=waits)
+            if not waits:
+                await asyncio.to_thread(self._reserve_again, found)
             self.shelf.accept(found.folder, {**found.accepted, "cancelled": False})
-            self._supervisor.begin(run, found.folder)
+            if not waits:
+                self._supervisor.begin(run, found.folder)
         return self.shelf.find(run)
 
     async def release(self, run: str) -> tuple[Path, str]:
@@ -246,6 +295,25 @@ class Desk:
                 "run", "runs on this table are not over", where=waiting[0], hint="finish or cancel them first"
             )
 
+    def _require_same_version(self, found: ShelvedRun) -> None:
+        if self.store.table(found.table).version != found.accepted["version"]:
+            raise conflict(
+                "run", "the table has been replaced since this run began", where=found.name, hint="start a new one"
+            )
+
+    def _require_place(self, *, waits: bool) -> None:
+        """Raises where too many runs are in the queue, or wait for a second person."""
+        if not waits:
+            self._supervisor.require_room()
+        elif len([run for run in self.shelf.all() if run.state == "waiting"]) >= self.operator.limits.queue:
+            raise busy("too many runs wait for approval", hint="try again when some are decided about")
+
+    def _waiting(self, run: str) -> ShelvedRun:
+        found = self.shelf.find(run)
+        if found.state != "waiting":
+            raise conflict("approval", f"this run is {found.state}; it does not wait for approval", where=run)
+        return found
+
     def _require_same(self, now: StoredTable, then: StoredTable) -> None:
         if (now.version, now.schema_file) != (then.version, then.schema_file):
             raise conflict("run", "the table has been replaced in the meantime", where=now.name, hint="try again")
@@ -254,12 +322,44 @@ class Desk:
         if spends(found.config):
             account.require_room(account.cap or cap_of(found.config), found.charges(run))
 
+    def _ended(self, run: str) -> None:
+        """Sees to a run that nobody works on now: what it holds without need is freed, what it has spent is told."""
+        self._settle(run)
+        try:
+            if self.trail.kept:
+                self._tell_spent(self.shelf.find(run))
+        except SelPEError as error:  # it is told at the next start
+            log.error("%s: what it has spent is not in the audit log (%s)", run, error.kind)
+
+    def _tell_spent(self, found: ShelvedRun) -> None:
+        """Tells the log what a run was charged in all by now, where that is more than was told before."""
+        if "client" not in found.accepted:
+            return  # of the time before there were clients
+        total = spent_by(Ledger.open(found.table).charges()).get(found.name)
+        if total is not None and total["charges"] != self.trail.spent.get(found.name, {}).get("charges"):
+            self.trail.write(SPENT, run=found.name, table=found.table, state=found.state, **total)
+
     def _settle(self, run: str) -> None:
-        """Frees what a run has reserved and will not draw, because it was cancelled or has failed."""
+        """Frees what a run has reserved and will not draw, because it was cancelled, has failed or was not approved."""
         with suppress(SelPEError):  # a ledger that cannot be written must not keep the server from its work
             found = self.shelf.find(run)
-            if found.state in GIVEN_UP:
+            if found.state in HOLDS_NOTHING:
                 Ledger.open(found.table).settle(run, "given up")
+
+    def _approve(self, found: ShelvedRun, by: Client) -> None:
+        """Reserves what a run will spend, as it is otherwise done when one is accepted; before it, the log is told."""
+        from selpe.run.lifecycle import Run
+
+        config, ledger = Run.open(found.folder).config, Ledger.open(found.table)
+        account = account_of(ledger)
+        account.require_room(account.cap or cap_of(config), found.charges)
+        self.trail.write(APPROVED, **who(by), run=found.name, table=found.table, epsilon=config.epsilon)
+        ledger.reserve(found.name, found.charges, folder=str(found.folder), cap=cap_of(config))
+        try:
+            self.shelf.accept(found.folder, decided(found, by, given=True))
+        except BaseException:
+            ledger.settle(found.name, "given up")
+            raise
 
     def _reserve_again(self, found: ShelvedRun) -> None:
         """Reserves the rest of a run that was given up; one that is merely interrupted has it still."""
@@ -276,25 +376,39 @@ class Desk:
                 raise
 
     def _create(self, found: ProposedRun, table: StoredTable, run: str, record: Mapping[str, Any]) -> Path:
-        """The folder of a run that is accepted: its ε is reserved before anybody is told so."""
+        """The folder of a run that is accepted: its ε is reserved before anybody is told so.
+
+        One that waits for approval has only been seen to fit.
+        """
         from selpe.run.lifecycle import Run
 
         schema = Workspace(self.store.runs / run).own_schema(table.schema.suffix)
         made = Run.create(found.config.model_copy(update={"data_schema": str(schema)}), name=run)
         try:
             copy(table.schema, schema)
+            ledger = Ledger.open(found.config.dataset)
             if spends(found.config):
-                ledger, cap = Ledger.open(found.config.dataset), cap_of(found.config)
-                ledger.reserve(run, found.charges(run), folder=str(made.folder), cap=cap)
+                self._require_budget(account_of(ledger), found, run)
+            self._tell_submitted(found, run, record)
+            if spends(found.config) and "approval" not in record:
+                ledger.reserve(run, found.charges(run), folder=str(made.folder), cap=cap_of(found.config))
             self.shelf.accept(made.folder, record)
         except BaseException:
             made.discard()
             raise
         return made.folder
 
-    def _submitted(self, name: str, key: str, asked: str) -> ShelvedRun | None:
+    def _tell_submitted(self, found: ProposedRun, run: str, record: Mapping[str, Any]) -> None:
+        config, whose = found.config, {name: record[name] for name in ("client", "person") if name in record}
+        self.trail.write(
+            SUBMITTED, **whose, run=run, table=record["table"], epsilon=config.epsilon, delta=config.delta,
+            adjacency=config.adjacency, budget=config.budget, records=config.records, waits="approval" in record,
+        )  # fmt: skip
+
+    def _submitted(self, name: str, key: str, asked: str, whose: Mapping[str, str]) -> ShelvedRun | None:
+        """The run of an earlier submission with this key, by the same client: others may happen to use the same one."""
         for run in self.shelf.of(name):
-            if run.accepted.get("key") == key:
+            if run.accepted.get("key") == key and run.accepted.get("client") == whose.get("client"):
                 if not hmac.compare_digest(str(run.accepted["asked"]), asked):
                     raise conflict("run", "this key was used for other settings", where=run.name)
                 return run

@@ -101,6 +101,14 @@ class Planned(_Shape):
     verdict: str
 
 
+class Approval(_Shape):
+    """Whether a second person has agreed to what a run will spend."""
+
+    state: Literal["waiting", "given", "refused"]
+    by: str | None = Field(description="Who has decided.")
+    at: str | None
+
+
 class RunAbout(_Shape):
     """A run as it stands."""
 
@@ -122,6 +130,9 @@ class RunAbout(_Shape):
     spent: dict[str, Any] | None
     counts: dict[str, Any] | None
     error: Problem | None
+    budget: float | None = Field(None, description="The budget that it sets if its table has none yet.")
+    submitted_by: str | None = Field(None, description="The client; null on a server of one token.")
+    approval: Approval | None = Field(None, description="Null where none is needed.")
 
 
 class Runs(_Shape):

@@ -220,6 +220,15 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     put_in_place(draft, path)
 
 
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a small file; None where there is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
 def _inside(parent: Path, name: str, pattern: str, what: str) -> Path:
     """The place of a name in a folder: the name has the one allowed form, and leads nowhere else by a link."""
     if not re.fullmatch(pattern, name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ PERIOD = 0.25  # seconds between two looks at the log
 PAGE_PERIOD = 1.0
 _HEARTBEAT = 15.0  # seconds of silence after which a comment shows that the line is alive
 _CHUNK = 2**18
-_PAGE_STATES = {"queued": "preparing", "stopping": "running"}
+_PAGE_STATES = {"waiting": "preparing", "queued": "preparing", "stopping": "running", "rejected": "cancelled"}
 
 
 class Streams:
@@ -34,11 +34,16 @@ class Streams:
         if self._open >= self._desk.operator.limits.streams:
             raise busy("too many streams are open")
 
-    async def events(self, run: str, folder: Path, *, after: int, follow: bool, as_sse: bool) -> AsyncIterator[bytes]:
-        """The events of a run behind the `after`-th; with `follow`, new ones too, as long as it is worked on."""
+    async def events(
+        self, run: str, folder: Path, *, after: int, follow: bool, as_sse: bool, allowed: Callable[[], bool]
+    ) -> AsyncIterator[bytes]:
+        """The events of a run behind the `after`-th; with `follow`, new ones too, as long as it is worked on.
+
+        They end when whoever reads them is not allowed to any more.
+        """
         log, number, quiet = _GrowingFile(Workspace(folder).work.events), 0, time.monotonic()
         with self._counted() as until:
-            while True:
+            while allowed():
                 working = follow and self._desk.shelf.find(run).state in ACTIVE
                 while lines := await asyncio.to_thread(log.more):
                     for line in lines:
@@ -53,11 +58,11 @@ class Streams:
                     yield b": waiting\n\n"
                 await asyncio.sleep(PERIOD)
 
-    async def readings(self, run: str, folder: Path) -> AsyncIterator[bytes]:
+    async def readings(self, run: str, folder: Path, *, allowed: Callable[[], bool]) -> AsyncIterator[bytes]:
         """What the page shows, about once a second, until the run is over for now."""
         view = await asyncio.to_thread(folder_view, folder)
         with self._counted() as until:
-            while True:
+            while allowed():
                 state = self._desk.shelf.find(run).state
                 shown = {**await asyncio.to_thread(view), "state": _PAGE_STATES.get(state, state), "folder": ""}
                 yield f"data: {_json(shown)}\n\n".encode()

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from selpe.errors import ConfigError
 from selpe.owner_only import make_folder, open_text
+from selpe.serve.clients import ROLES, Client
 
 SHORTEST = 32
+OWNER = Client("owner", "owner", frozenset(ROLES))  # whoever has the one token may do everything
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,18 @@ class Token:
         scheme, _, given = (header or b"").partition(b" ")
         right = hmac.compare_digest(_digest(given.strip()), _digest(self.secret.encode()))
         return right and scheme.lower() == b"bearer"
+
+    def client_of(self, header: bytes) -> Client | None:
+        """Who an Authorization header belongs to: the owner, or nobody."""
+        return OWNER if self.allows(header) else None
+
+    def knows(self, client: Client) -> bool:
+        """Whether a client that was let in would be let in now."""
+        return client == OWNER
+
+    def key_for(self, client: Client, run: str) -> str:
+        """The key of one run's page."""
+        return self.key_of(run)
 
     def key_of(self, run: str) -> str:
         """The key of one run's page. It tells nothing about the token: browsers keep addresses, so that is in none."""
