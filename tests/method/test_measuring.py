@@ -443,13 +443,13 @@ def test_rows_vote_on_drafts_and_only_what_wins_is_written(
     ((sets, ahead),) = asked
     assert len(sets) == 3
     assert ahead[1] > ahead[0] > ahead[2] == 0, "the measured release first, and the classes are believed in doubt"
-    assert [[record["urgency"] for record in one] for one in sets[1:]] == [[r["urgency"] for r in sets[0]]] * 2
+    assert [[record["urgency"] for record in one[:12]] for one in sets[1:]] == [[r["urgency"] for r in sets[0]]] * 2
     assert evolved.release == name
     facts = [dict(candidate.proposal.facts) for candidate in evolved.candidates]
     wrote = [one for one in facts if one]
     assert bool(wrote) == bool(winner)
-    assert [len(one) for one in sets] == [math.ceil(DRAFTED / 12) * 12] * 3, "a dozen records would be judged by luck"
-    assert sets[0] == sets[0][:12] * (len(sets[0]) // 12)
+    many = math.ceil(DRAFTED / 12) * 12
+    assert [len(one) for one in sets] == [12, many, many], "facts of a dozen records would be judged by their luck"
     assert sets[1][:12] != sets[1][12:24], "facts are drawn anew"
     for made, draft in zip(evolved.candidates, sets[winner], strict=False):  # first what would be written first
         assert all(made.record[field] == draft[field] for field in ("channel", "urgency"))

@@ -69,6 +69,12 @@ def test_a_set_is_not_nearer_because_it_has_more_records() -> None:
     assert np.array_equal(found[:, 0], found[:, 1])
 
 
+def test_a_set_is_not_learnt_harder_because_its_records_come_again() -> None:
+    small, rows = labelled(24, 0), labelled(30, 900)
+    found = scored(judge_of([small, small * 5], small), rows)
+    assert found[..., 0] == pytest.approx(found[..., 1], abs=1e-9)
+
+
 def test_scores_are_percentiles_and_a_rows_score_is_its_own() -> None:
     sets = [labelled(20, 100 * i) for i in range(4)]
     judge = judge_of(sets, [record for one in sets for record in one])

@@ -313,8 +313,8 @@ class Evolution:
         winner = 1
         if self.plan.bundle_epsilon is not None and self.method.bundles > 1:
             self.emit(StageStarted("bundles", 0, 0))
-            written = [one.record for label in self._labels for one in included[label]]
-            drafts = [written * self._drawings, *(self._drafts(way, included) for way in ways)]
+            drafts = [[one.record for label in self._labels for one in included[label]]]
+            drafts += [self._drafts(way, included) for way in ways]
             # A measurement helps more often than not, and what a model says of classes is often right.
             doubt = benefit_of_doubt(self.plan.units, self.plan.bundle_epsilon, self.adjacency)
             ahead = (0, 2 * doubt) if len(ways) == 1 else (doubt, 2 * doubt, 0)
@@ -331,15 +331,10 @@ class Evolution:
         """
         return [
             tables.draft(label, made.record, self._chance_of_facts(drawing, label, i))
-            for drawing in range(self._drawings)
+            for drawing in range(math.ceil(DRAFTED / self._total))
             for label in self._labels
             for i, made in enumerate(included[label])
         ]
-
-    @property
-    def _drawings(self) -> int:
-        """How often each record stands in a draft: once in a large table."""
-        return math.ceil(DRAFTED / self._total)
 
     def _chance_of_facts(self, attempt: int, label: str, i: int) -> random.Random:
         return random.Random(f"facts:{self.seed}:{attempt}:{label}:{i}")

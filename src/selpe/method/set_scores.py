@@ -223,13 +223,14 @@ class SetJudge:
         place = {text: number for number, text in enumerate(distinct)}
         known, *members = ([place[self._schema.dumps(record)] for record in one] for one in (public, *sets))
         classes = [[str(self._schema.label_of(record)) for record in one] for one in sets]
+        size = min(map(len, sets))
         everything, views, done = list(distinct.values()), list[_Models](), count()
         for features in self._views(everything, self._text.public(everything)):
             reference, models = features[known], list[_Model]()
             with _one_thread():
                 for rows, names in zip(members, classes, strict=True):
                     self._tell(LEARNING, next(done), 2 * len(sets))
-                    models.append(_train(features[rows], names, reference, labels))
+                    models.append(_train(features[rows], names, reference, labels, size))
             views.append(_Models(models))
         return views
 
@@ -406,13 +407,18 @@ def _number(value: object) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-def _train(features: Numbers, labels: Sequence[str], reference: Numbers, public: Sequence[str | None]) -> _Model:
-    """A logistic regression as plain arrays; a set of one class predicts that class."""
+def _train(
+    features: Numbers, labels: Sequence[str], reference: Numbers, public: Sequence[str | None], size: int
+) -> _Model:
+    """A logistic regression as plain arrays; a set of one class predicts that class.
+
+    The records of a set weigh together what `size` records do, so that no set is learnt harder because it is large.
+    """
     classes = sorted(set(labels))
     if len(classes) < 2:
         weights, bias = np.zeros((1, features.shape[1])), np.zeros(1)
     else:
-        model = LogisticRegression(C=2.0, max_iter=300).fit(features, labels)
+        model = LogisticRegression(C=2.0 * size / len(labels), max_iter=300).fit(features, labels)
         weights, bias, classes = model.coef_, model.intercept_, [str(name) for name in model.classes_]
         if len(classes) == 2:  # scikit-learn keeps one row for two classes
             weights, bias = np.vstack([-weights, weights]) / 2, np.concatenate([-bias, bias]) / 2
