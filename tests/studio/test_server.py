@@ -314,6 +314,18 @@ def waited(server: StudioServer, task: str) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(1800)
+def test_the_model_is_tried_and_graded_before_anything_is_spent(server: StudioServer, studio: Studio) -> None:
+    assert post(server, "preview")[1]["error"]["kind"] == "schema-unconfirmed"
+    confirm_all(server)
+    assert post(server, "preview")[0] == 200
+    tried = waited(server, "preview")
+    assert (tried["state"], tried["error"]) == ("done", None)
+    assert tried["grade"]["grade"] in ("good", "fair", "poor")
+    assert [list(record) for record in tried["records"]] == [list(studio.project.read().schema.names)] * 4
+    assert not Ledger.open(studio.project.read().settings.dataset).exists
+
+
+@pytest.mark.timeout(1800)
 def test_a_run_is_checked_done_watched_and_judged(server: StudioServer, studio: Studio) -> None:
     confirm_all(server)
     changes = {"records": "8", "epsilon": "1"}

@@ -127,7 +127,7 @@ def _schema(path: Path | None, findings: list[CheckLine]) -> Schema | None:
                 "confirmed",
                 "wrong",
                 f"{len(open_fields)} fields are drafts: {', '.join(open_fields)}",
-                "Go through them in a page (`selpe studio`) or here (`selpe init --ask`): are bounds and values public?",
+                "Go through them in a page: `selpe studio`; or here: `selpe init --ask`. Are bounds and values public?",
             )
         )
     else:

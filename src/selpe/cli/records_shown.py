@@ -62,21 +62,15 @@ class _Reader:
 
         self._schema, self._fields, self._check = schema, text_fields(schema), EchoCheck(schema)
         self._public = self._check.texts(())
-        self._triples = {triple for text in self._public for triple in _triples(text)}
         self._seen: set[str] = set()
 
     def faults(self, record: Record) -> int:
         """Copies and near copies of examples weigh most, then texts that were there, then each text that is none."""
         texts = [(field, str(record[field.name])) for field in self._fields if record.get(field.name) is not None]
         told = " ".join(text for _, text in texts).lower()
-        copied = self._check.is_echo(record, self._public, ()) or any(self._is_near(text) for _, text in texts)
+        copied = self._check.is_echo(record, self._public, ()) or self._check.is_near(record)
         twice, _ = told in self._seen, self._seen.add(told)
         return 4 * copied + 2 * twice + sum(self._is_bad(field, text) for field, text in texts)
-
-    def _is_near(self, text: str) -> bool:
-        """Whether most of a text's runs of three words stand in examples."""
-        own = _triples(text)
-        return 2 * len(own & self._triples) > len(own)
 
     def _is_bad(self, field: TextField, text: str) -> bool:
         from selpe.evaluation.sample_grade import flaw
@@ -87,12 +81,6 @@ class _Reader:
         ends = [one[-1:] in _ENDS for example in self._schema.examples if (one := str(example.get(field.name) or ""))]
         unfinished = text[-1:] not in _ENDS and 2 * sum(ends) > len(ends)
         return bool(flaw(self._schema, field, text)) or circles or unfinished
-
-
-def _triples(text: str) -> set[tuple[str, ...]]:
-    from selpe.evaluation.words import grams, words
-
-    return set(grams(words(text), 3))
 
 
 def _shown(field: Field, value: Value) -> str:
