@@ -69,7 +69,8 @@ class _Reader:
         texts = [(field, str(record[field.name])) for field in self._fields if record.get(field.name) is not None]
         told = " ".join(text for _, text in texts).lower()
         copied = self._check.is_echo(record, self._public, ()) or self._check.is_near(record)
-        twice, _ = told in self._seen, self._seen.add(told)
+        twice = told in self._seen
+        self._seen.add(told)
         return 4 * copied + 2 * twice + sum(self._is_bad(field, text) for field, text in texts)
 
     def _is_bad(self, field: TextField, text: str) -> bool:
