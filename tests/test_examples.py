@@ -21,6 +21,8 @@ SIZES = {
     ("triage", "test"): {"1": 12, "2": 20, "3": 25, "4": 18},
     ("credit", "private"): {"A": 30, "B": 50, "C": 41, "D": 29},
     ("credit", "test"): {"A": 15, "B": 25, "C": 21, "D": 14},
+    ("hotel", "private"): {"happy": 60, "mixed": 50, "unhappy": 40},
+    ("hotel", "test"): {"happy": 30, "mixed": 25, "unhappy": 20},
 }
 
 
@@ -39,7 +41,7 @@ class Example:
         return [field for field in self.schema.fields if field.kind in kinds and field.name != self.schema.label]
 
 
-@pytest.fixture(scope="module", params=["triage", "credit"])
+@pytest.fixture(scope="module", params=["triage", "credit", "hotel"])
 def example(request: pytest.FixtureRequest) -> Example:
     config = load_config(EXAMPLES / request.param / "selpe.yaml", environment={})
     assert config.test is not None
@@ -107,7 +109,7 @@ def test_every_field_and_category_value_is_described_and_has_an_example(example:
 
 def test_bounds_are_wider_than_what_the_tables_hold(example: Example) -> None:
     """Bounds are public knowledge: none is the table's own extreme, but for natural ends (pain 0 to 10)."""
-    scales = {"pain", "age", "o2sat", "years_employed", "term_months"}
+    scales = {"pain", "age", "nights", "o2sat", "years_employed", "term_months"}
     for field in example.fields("integer", "number"):
         values = [float(record[field.name] or 0) for record in example.all if record.get(field.name) is not None]
         if isinstance(field, IntegerField | NumberField) and field.name not in scales:

@@ -109,6 +109,25 @@ def test_what_is_not_public_stays_open_or_is_changed(asking: Asking, tmp_path: P
     assert (schema.unconfirmed, schema.labels) == (("hurt",), ("1", "2", "3", "4"))
 
 
+def test_a_value_may_be_given_its_meaning_which_is_offered_again(asking: Asking, tmp_path: Path) -> None:
+    level = [KEEP, NO, SAME, "", "1 = at once; 2=soon; 3", NO, NO, YES, SAME, "", SAME, NO, YES]
+    done = asking(*fields(level=level), *TABLE, NO, "", SAME, SAME)
+    assert done.code == 0, done.err
+    assert "[1 = at once; 2=soon; 3]" in done.err
+    content = Schema.load(tmp_path / "schema.yaml").to_dict()["fields"]["level"]["values"]
+    assert content == {"1": "at once", "2=soon": None, "3": None}
+
+
+def test_a_draft_is_gone_on_with_without_naming_its_table(asking: Asking, tmp_path: Path) -> None:
+    nothing = asking(words=("init", "--ask"))
+    assert (nothing.code, "name the table to draft from" in nothing.err) == (2, True)
+    assert asking(*FIELDS["arrived"]).code == 130
+    rest = [answer for name in FIELDS if name != "arrived" for answer in FIELDS[name]]
+    done = asking(*rest, *TABLE, NO, "", SAME, SAME, words=("init", "--ask"))
+    assert done.code == 0, done.err
+    assert Schema.load(tmp_path / "schema.yaml").unconfirmed == ()
+
+
 def test_a_field_can_be_left_out(asking: Asking, tmp_path: Path) -> None:
     done = asking(*fields(note=[NO]), *TABLE, NO, "", SAME, SAME)
     assert done.code == 0, done.err

@@ -69,7 +69,7 @@ def test_unconfirmed_fields_are_listed_with_what_to_do(project: Path) -> None:
     code, findings = _findings(project)
     assert code == 2
     assert findings["confirmed"]["said"] == "1 fields are drafts: pain"
-    assert "confirmed: false" in findings["confirmed"]["hint"]
+    assert "selpe studio" in findings["confirmed"]["hint"]
 
 
 def test_bad_rows_are_listed_by_row_and_field(project: Path) -> None:

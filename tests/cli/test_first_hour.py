@@ -15,6 +15,7 @@ import pytest
 
 from in_process import selpe
 from selpe.cli.console import err
+from selpe.cli.demo import EXAMPLE, example_folder
 from selpe.cli.display import PlainLines, chosen
 from selpe.cli.records_shown import telling
 from selpe.errors import ConfigError, ModelError, ModelNotFoundError, StoppedError, did_you_mean
@@ -548,7 +549,24 @@ def test_records_of_all_classes_are_shown_first_and_copies_of_examples_last() ->
     assert len(telling(SCHEMA, [*copies, circles], 9)) == len(copies) + 1
 
 
-@pytest.mark.parametrize(("speed", "records"), [(1e9, 64), (100.0, None), (1.0, 16)])
+@pytest.mark.parametrize(
+    "worse",
+    [
+        "The children played in the park every day and made friends.",  # an example, but for a word
+        "We had a walk along the beach, and then a",  # not brought to an end
+        "The bed, the bed, the bed, the bed and the bed.",
+        "2024-05-17.",
+    ],
+)
+def test_of_two_records_of_a_class_the_one_that_reads_well_is_shown_first(worse: str) -> None:
+    schema = Schema.load(example_folder(EXAMPLE) / "schema.yaml")
+    (record, *_) = schema.examples
+    fine, bad = ({**record, "comment": text} for text in ("A calm house with a kind cook.", worse))
+    assert telling(schema, [bad, fine], 1) == [fine]
+    assert telling(schema, [bad, fine], 2) == [fine, bad]
+
+
+@pytest.mark.parametrize(("speed", "records"), [(1e9, 60), (100.0, None), (1.0, 12)])
 def test_a_demo_writes_as_many_records_as_its_time_allows_here(
     project: Path, monkeypatch: pytest.MonkeyPatch, speed: float, records: int | None
 ) -> None:
@@ -564,10 +582,10 @@ def test_a_demo_writes_as_many_records_as_its_time_allows_here(
     assert selpe("demo", "--llm", "fake", "--out", "here").code == 130
     (found,) = seen
     if records is None:
-        assert 16 < found.config.records < 64
+        assert 12 < found.config.records < 60
         assert 85 < found.estimate.seconds <= 170
-        assert selpe("demo", "--llm", "fake", "--out", "there", "--records", "64").code == 130
-        assert seen[-1].config.records == 64
+        assert selpe("demo", "--llm", "fake", "--out", "there", "--records", "60").code == 130
+        assert seen[-1].config.records == 60
     else:
         assert found.config.records == records
     assert found.plan.records == found.config.records

@@ -100,10 +100,15 @@ def test_a_strangers_hour_from_a_draft_to_a_report(page: StudioPage, studio: Stu
     assert (saved.schema.unconfirmed, saved.schema.label, saved.settings.epsilon, saved.settings.records) == (
         (), "level", 1.0, 8,
     )  # fmt: skip
+    # a sample of the model, graded for free
+    page.press("Try the model")
+    page.wait("document.querySelectorAll('.sample').length === 4", seconds=900)
+    assert "valid:" in page.text("main")
+    assert studio.desk.as_dict()["preview"]["grade"]["records"] > 4
     # the run: the amount is typed, not clicked
     page.press("Spend ε 1 and start")
     page.wait("document.querySelector('.start [aria-invalid=true]') !== null")
-    assert studio.desk.as_dict() == {}
+    assert set(studio.desk.as_dict()) == {"preview"}
     page.fill("Type 1 to start", "1")
     page.press("Spend ε 1 and start")
     page.wait("document.querySelector('.start').innerText.includes('is done')", seconds=900)

@@ -41,8 +41,15 @@ def a_record(topic: str | None) -> dict[str, Any]:
 )
 def test_six_words_in_a_row_or_a_whole_long_text_are_an_echo(topic: str | None, echo: bool) -> None:
     counted = echoes(WITH_LONG, [a_record(topic), a_record("the bill came twice")])
-    assert counted == EchoCount(2, int(echo), {"topic": 1} if echo else {})
+    assert (counted.records, counted.echoed, counted.fields) == (2, int(echo), {"topic": 1} if echo else {})
     assert counted.share == (0.5 if echo else 0.0)
+
+
+def test_near_copies_are_counted_apart_from_copies() -> None:
+    near, copy, own = (a_record(text) for text in ("the line is dead since yesterday", LONG, "the bill came twice"))
+    assert echoes(WITH_LONG, [near, copy, own, own]) == EchoCount(4, 1, {"topic": 1}, near=1)
+    assert echoes(WITH_LONG, [near, own]).near_share == 0.5
+    assert EchoCount(0, 0).near_share == 0.0
 
 
 def test_words_that_several_examples_share_are_a_form_and_no_copy() -> None:

@@ -86,6 +86,7 @@ def spoilt(field: str, text: str, share: float = 1.0) -> list[Record]:
         (written(20), {"asked": 32}, "valid", "Loosen"),
         (written(), {"tries": 200}, "first try", "Loosen"),
         (spoilt("note", str(SCHEMA.examples[0]["note"]), 0.5), {}, "own words", "unlike each other"),
+        (spoilt("note", "the parcel came on time but the driver was friendly", 0.5), {}, "own words", "unlike each"),
         (written(), {"copied": 40}, "own words", "unlike each other"),
         (
             [{**one, "mood": mood} for one in written(8) for mood in ("glad", "angry")],

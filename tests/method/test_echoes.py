@@ -42,6 +42,32 @@ def test_six_words_in_a_row_or_a_whole_text_of_four_are_an_echo(topic: str, echo
     assert ECHOES.is_echo(record, ECHOES.texts(()), ()) is echo
 
 
+@pytest.mark.parametrize(
+    ("topic", "near"),
+    [
+        ("the line is dead since yesterday", True),
+        ("the line is dead, and nobody calls back", True),
+        ("the line is slow since noon and somebody calls", False),  # one of seven runs
+        ("line is dead", False),  # too few words
+        ("nobody calls back when the bill comes twice a month", False),
+    ],
+)
+def test_most_of_a_text_from_an_example_with_words_changed_is_a_near_copy(topic: str, near: bool) -> None:
+    record = {**SCHEMA.examples[1], "topic": topic, "minutes": 7}
+    assert ECHOES.is_near(record) is near
+    assert not ECHOES.is_echo(record, ECHOES.texts(()), ())
+    assert not ECHOES.is_near(record, given={"topic"})
+
+
+def test_a_form_that_several_examples_share_makes_no_near_copy() -> None:
+    form = "A caller from {} has waited since noon and asks for a call back about {}."
+    examples = [{**EXAMPLE, "topic": form.format(*words)} for words in (("Oslo", "a bill"), ("Rome", "a line"))]
+    topic, *others = SCHEMA.fields
+    assert isinstance(topic, TextField)
+    schema = replace(SCHEMA, fields=(replace(topic, max_length=200), *others), examples=tuple(examples))
+    assert not EchoCheck(schema).is_near({**EXAMPLE, "topic": form.format("Bern", "nothing at all")})
+
+
 def test_a_whole_example_is_an_echo_even_with_short_texts_only() -> None:
     assert ECHOES.is_echo(dict(SCHEMA.examples[1]), (), ())
     assert not ECHOES.is_echo({**SCHEMA.examples[1], "minutes": 31}, (), ())
@@ -85,6 +111,19 @@ def test_echoes_are_counted_and_written_anew(stage: str) -> None:
     if stage == "I":  # noticed before a record is written of it
         written = [request.place.attempt for request in model.asked if request.stage == "II" and request.place]
         assert min(written) == 2
+
+
+def test_a_near_copy_is_written_again_twice_and_then_taken() -> None:
+    class NearParrot(Parrot):
+        def _answer(self, request: Request) -> Answer:
+            answer = super()._answer(request)
+            return replace(answer, text=answer.text.replace(LONG, "the line is dead and nobody calls back"))
+
+    made = Generator(NearParrot("II", times=9), WITH_LONG).generate([Proposal(Guide("plain"), 1, label="low")])
+    (candidate,) = made.candidates
+    assert candidate is not None
+    assert candidate.record["topic"] == "the line is dead and nobody calls back"
+    assert (candidate.attempts, made.effort.retries) == (3, {"echo": 2})
 
 
 def test_an_echo_to_the_end_is_given_up() -> None:

@@ -54,6 +54,7 @@ FIGURES: dict[str, tuple[Callable[[dict[str, Any], float], None], bool]] = {
     "validity": (_of("validity", "rate"), True),
     "distinct": (_of("validity", "distinct", scale=100), True),
     "echoes": (_of("fidelity", "echoes", "synthetic", "share"), False),
+    "near_echoes": (_of("fidelity", "echoes", "synthetic", "near_share"), False),
     "marginals": (_of("fidelity", "summary", "marginals"), False),
     "associations": (_of("fidelity", "summary", "associations"), False),
     "recall": (_of("fidelity", "summary", "recall"), True),

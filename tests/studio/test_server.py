@@ -277,6 +277,14 @@ def test_the_plan_follows_what_is_chosen_and_spends_nothing(server: StudioServer
     assert not Ledger.open(studio.project.read().settings.dataset).exists
 
 
+def test_a_plan_for_auto_names_the_model_that_is_taken_and_has_its_speed(server: StudioServer) -> None:
+    chosen = post(server, "plan", changes={"llm": "auto"})[1]
+    named = post(server, "plan", changes={"llm": "smollm2"})[1]
+    assert chosen["writer"]["why"].startswith("SmolLM2-135M-Instruct")
+    assert (chosen["model"], chosen["time"]) == ("smollm2", named["time"])
+    assert named["writer"] is None
+
+
 # -- runs ------------------------------------------------------------------------------------------------------------
 
 
@@ -303,6 +311,18 @@ def waited(server: StudioServer, task: str) -> dict[str, Any]:
             return found
         time.sleep(0.3)
     raise TimeoutError(task)
+
+
+@pytest.mark.timeout(1800)
+def test_the_model_is_tried_and_graded_before_anything_is_spent(server: StudioServer, studio: Studio) -> None:
+    assert post(server, "preview")[1]["error"]["kind"] == "schema-unconfirmed"
+    confirm_all(server)
+    assert post(server, "preview")[0] == 200
+    tried = waited(server, "preview")
+    assert (tried["state"], tried["error"]) == ("done", None)
+    assert tried["grade"]["grade"] in ("good", "fair", "poor")
+    assert [list(record) for record in tried["records"]] == [list(studio.project.read().schema.names)] * 4
+    assert not Ledger.open(studio.project.read().settings.dataset).exists
 
 
 @pytest.mark.timeout(1800)

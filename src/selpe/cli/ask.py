@@ -14,9 +14,13 @@ from selpe.cli.console import emit, err
 from selpe.errors import SelPEError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from selpe.schema import Field, Schema
     from selpe.studio.forms import FieldForm
     from selpe.studio.project import Change, Project, Which
+
+_MEANS = " = "  # between a value and what it means
 
 
 def go_through(config: Path) -> None:
@@ -81,8 +85,9 @@ def _ask_form(field: Field, shown: bool) -> FieldForm:
     form["description"] = _text(f"{words.DESCRIPTION}\nDescription", drafted["description"])
     if kind == "category":
         old = {one["value"]: one["description"] for one in known.get("values", [])}
-        typed = _needed("Values, separated by semicolons", "; ".join(old)).split(";")
-        form["values"] = [{"value": text.strip(), "description": old.get(text.strip(), "")} for text in typed]
+        drafted_values = "; ".join(f"{value}{_MEANS}{told}" if told else value for value, told in old.items())
+        typed = _needed(words.VALUES, drafted_values).split(";")
+        form["values"] = [_value_and_meaning(text.strip(), old) for text in typed]
     elif kind == "text":
         form["min_length"] = _needed("At least so many characters", known.get("min_length", "1"))
         form["max_length"] = _needed("At most so many characters", known.get("max_length", ""))
@@ -97,6 +102,12 @@ def _ask_form(field: Field, shown: bool) -> FieldForm:
             form["step"] = form.get("step", known.get("step", "1"))
     form["optional"] = _yes("May it be missing in a record?", default=field.optional)
     return FieldForm.model_validate(form)
+
+
+def _value_and_meaning(text: str, old: Mapping[str, str]) -> dict[str, str]:
+    """A value of a list, and what it means where that was typed behind it."""
+    value, _, told = (text, "", "") if text in old else text.partition(_MEANS)
+    return {"value": value.strip(), "description": told.strip() or old.get(value.strip(), "")}
 
 
 # -- the rest --------------------------------------------------------------------------------------------------------

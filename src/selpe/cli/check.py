@@ -127,7 +127,7 @@ def _schema(path: Path | None, findings: list[CheckLine]) -> Schema | None:
                 "confirmed",
                 "wrong",
                 f"{len(open_fields)} fields are drafts: {', '.join(open_fields)}",
-                "Replace bounds and values that only this table could tell, then delete each line 'confirmed: false'.",
+                "Go through them in a page: `selpe studio`; or here: `selpe init --ask`. Are bounds and values public?",
             )
         )
     else:

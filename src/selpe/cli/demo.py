@@ -16,8 +16,8 @@ from selpe.owner_only import copy, make_folder
 if TYPE_CHECKING:
     from selpe.run.lifecycle import Run
 
-EXAMPLE = "triage"
-MOST_RECORDS = 64
+EXAMPLE = "hotel"  # comments of guests: a small model knows how people write them
+MOST_RECORDS = 60
 SECONDS = 170.0  # of three minutes, the start and the checks apart; on a slow machine fewer records are written
 _FILES = ("private.csv", "test.csv", "schema.yaml", "selpe.yaml")
 _MOST_FOLDERS = 1000
@@ -33,7 +33,7 @@ def demo(
     records: Annotated[
         int | None,
         typer.Option(
-            min=4, max=2000, show_default=False, help="How many records; default: 64, or what three minutes allow."
+            min=4, max=2000, show_default=False, help="How many records; default: 60, or what three minutes allow."
         ),
     ] = None,
     llm: Annotated[str, typer.Option(help="The model; 'fake' needs no weights and means nothing.")] = "smollm2",
@@ -44,7 +44,7 @@ def demo(
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Serve a page for a browser on this machine.")] = False,
 ) -> None:
-    """Do the whole job on an example: 150 invented clinic records become a private synthetic table."""
+    """Do the whole job on an example: 150 invented comment cards become a private synthetic table."""
     from selpe.cli.beginning import begin
     from selpe.cli.conduct import shown
     from selpe.config import load_config
@@ -53,7 +53,7 @@ def demo(
     for name in _FILES:
         copy(example_folder(EXAMPLE) / name, folder / name)
     _say(
-        "1", f"150 invented arrivals at an emergency clinic play the private table: {shown(folder / 'private.csv')}",
+        "1", f"150 invented comment cards of a hotel play the private table: {shown(folder / 'private.csv')}",
         f"their schema (fields, ranges, rules) is public: {shown(folder / 'schema.yaml')}",
     )  # fmt: skip
     _say(

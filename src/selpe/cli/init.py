@@ -26,7 +26,13 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    data: Annotated[str, typer.Argument(help="The table: csv, tsv, jsonl, json, parquet, xlsx, or a database URL.")],
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            help="The table: csv, tsv, jsonl, json, parquet, xlsx, or a database URL. To go on with a draft: nothing.",
+            show_default=False,
+        ),
+    ] = None,
     *,
     label: Annotated[str | None, typer.Option(help="The column that says a record's class.")] = None,
     out_folder: Annotated[Path, typer.Option("--out", "-o", help="The folder to write the two files to.")] = Path(),
@@ -46,6 +52,8 @@ def init(
     targets = [out_folder / _SCHEMA, out_folder / _CONFIG]
     goes_on = (ask or web) and not force and all(path.exists() for path in targets)
     if not goes_on:
+        if data is None:
+            raise ConfigError("name the table to draft from", hint="selpe init patients.csv")
         options = {"name": name, "query": query, "sheet": sheet, "encoding": encoding, "delimiter": delimiter}
         report(*draft_files(data, out_folder, label=label, public=public, force=force, **options), asked=ask or web)
     if ask:

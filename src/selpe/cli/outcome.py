@@ -141,7 +141,7 @@ def show_result(run: Run, outcome: Outcome, *, spent: Spent) -> None:
     from selpe.cli.records_shown import telling
 
     if len(outcome.records) > _SHOWN:
-        console.print(f"[dim]{_SHOWN} of them:[/]")
+        console.print(f"[dim]{_SHOWN} of them, of every class those that read best:[/]")
     show_records(outcome.schema, telling(outcome.schema, outcome.records, _SHOWN))
     console.print()
     show_places(run)

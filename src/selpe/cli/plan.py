@@ -138,6 +138,7 @@ def _render(settings: RunConfig, made: SpendingPlan, said: dict[str, Any], expec
 
     from selpe.cli.outcome import tokens_line
     from selpe.privacy.plan import Plan
+    from selpe.run.progress import duration
 
     console = out()
     unit = "records" if settings.unit is None else f"different values of '{settings.unit}'"
@@ -146,6 +147,7 @@ def _render(settings: RunConfig, made: SpendingPlan, said: dict[str, Any], expec
     console.print(f"{classes}{made.records:,} synthetic records{_few(made)}")
     console.print(_cost(settings, made))
     console.print(_left(said["budget"]))
+    console.print(f"time: about {duration(expected.seconds)} ({expected.basis})")
     console.print(f"tokens: {tokens_line(expected)}")
     console.print()
     if isinstance(made, Plan):

@@ -17,16 +17,25 @@ from selpe.schema import Record, Schema
 
 @dataclass(frozen=True, slots=True)
 class EchoCount:
-    """Records counted, those of them that copy an example, and the copies in each text field that has any."""
+    """Records counted, those of them that copy an example, the copies in each text field that has any, and near copies.
+
+    Near copies are no copies: most of a text of theirs stands in an example, but not six words of it in a row.
+    """
 
     records: int
     echoed: int
     fields: Mapping[str, int] = field(default_factory=dict)
+    near: int = 0
 
     @property
     def share(self) -> float:
         """The share of records that copy an example. Without records, 0."""
         return self.echoed / self.records if self.records else 0.0
+
+    @property
+    def near_share(self) -> float:
+        """The share of records that are near copies. Without records, 0."""
+        return self.near / self.records if self.records else 0.0
 
 
 def echoes(schema: Schema, records: Sequence[Record]) -> EchoCount:
@@ -38,9 +47,11 @@ def echoes(schema: Schema, records: Sequence[Record]) -> EchoCount:
     known = check.texts(())
     names = [one.name for one in text_fields(schema)]
     fields: Counter[str] = Counter()
-    echoed = 0
+    echoed = near = 0
     for record in records:
         copied = [name for name in names if isinstance(text := record.get(name), str) and check.copies(text, known)]
         fields.update(copied)
-        echoed += bool(copied) or check.is_echo(record, (), ())
-    return EchoCount(len(records), echoed, {name: fields[name] for name in names if fields[name]})
+        copy = bool(copied) or check.is_echo(record, (), ())
+        echoed += copy
+        near += not copy and check.is_near(record)
+    return EchoCount(len(records), echoed, {name: fields[name] for name in names if fields[name]}, near)

@@ -68,6 +68,7 @@ BOUNDS = {
     "precision": Bounds(0.5, 0.2, larger=True),
     "recall": Bounds(0.5, 0.2, larger=True),
     "echoes": Bounds(0.01, 0.05),  # share of records
+    "near_echoes": Bounds(0.05, 0.2),
     "repeated": Bounds(0.02, 0.1),  # share of records beyond that of real ones
     "repeated_alone": Bounds(0.1, 0.5),  # the same where there are no real ones
     "near": Bounds(0.1, 0.3),

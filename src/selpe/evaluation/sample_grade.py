@@ -129,9 +129,10 @@ def _own_words(schema: Schema, sample: CandidateSample) -> SampleMeasure:
     """Copies of the schema's examples: in the records, and in what was thrown away because it was one."""
     if not schema.examples or not text_fields(schema):
         return graded("own words", None, "there is no example with a text that could be copied")
-    copies = echoes(schema, sample.records).echoed + sample.copied
+    counted = echoes(schema, sample.records)
+    copies = counted.echoed + counted.near + sample.copied
     share = copies / max(1, len(sample.records) + sample.copied)
-    return graded("own words", 1.0 - share, f"{copies} tries copied an example of the schema" if copies else
+    return graded("own words", 1.0 - share, f"{copies} tries copied an example of the schema, or nearly" if copies else
                   "no example of the schema was copied")  # fmt: skip
 
 

@@ -5,6 +5,10 @@ a whole text of an example, of four words or more. Examples are whole records of
 field gives. Words that several examples share are a form, and shorter texts may coincide. Texts that a record must
 have, because a fact says so, are nobody's copy: phrases, which facts are made of, are held to the same when they are
 written.
+
+A model that may not go on with a copy changes a word and goes on behind it. So a text of five words or more is a near
+copy where most of its runs of three words stand in one text of an example. Near copies are written again as well, but
+not for ever: a small model has few words of its own, and a record is worth more than none.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from selpe.schema import Record, Schema, TextField
 
 # Letters from which on a whole text counts whatever its words: a script without spaces has long texts of few words.
 LONG_TEXT = 30
+NEAR_RUNS = 3  # runs of three words from which on a text can be a near copy: five words
 
 
 class EchoCheck:
@@ -45,6 +50,15 @@ class EchoCheck:
             return True
         own = (str(record[name]) for name in self._names if name not in given and record.get(name) is not None)
         return any(self.copies(text, known) for text in own)
+
+    def is_near(self, record: Record, given: Collection[str] = ()) -> bool:
+        """Whether a text that was not given is a near copy of an example's."""
+        own = (str(record[name]) for name in self._names if name not in given and record.get(name) is not None)
+        return any(self._nearly(text) for text in own)
+
+    def _nearly(self, text: str) -> bool:
+        own = _triples(_words(text)) - self._form_triples
+        return len(own) >= NEAR_RUNS and any(2 * len(own & known) > len(own) for known in self._triples_of_examples)
 
     def _long_texts(self, records: Iterable[Record]) -> list[str]:
         texts = (str(record[name]) for record in records for name in self._names if record.get(name) is not None)
@@ -75,6 +89,14 @@ class EchoCheck:
         return common_form(self._schema)
 
     @cached_property
+    def _triples_of_examples(self) -> tuple[frozenset[tuple[str, ...]], ...]:
+        return tuple(_triples(_words(text)) for text in self._public_texts)
+
+    @cached_property
+    def _form_triples(self) -> frozenset[tuple[str, ...]]:
+        return frozenset(triple for run in self._form for triple in _triples(run))
+
+    @cached_property
     def _examples(self) -> frozenset[str]:
         return frozenset(self._schema.dumps(record) for record in self._schema.examples)
 
@@ -90,6 +112,10 @@ def common_form(schema: Schema) -> frozenset[tuple[str, ...]]:
 def is_long(text: str) -> bool:
     """Whether a text is too long to be the same as another by chance."""
     return len(_words(text)) >= WHOLE_WORDS or len(text.strip()) >= LONG_TEXT
+
+
+def _triples(words: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
+    return frozenset(words[i : i + 3] for i in range(len(words) - 2))
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ AHEAD = 2  # proposals that begin before all others
 ASKINGS = 3  # of one request whose answer never came
 CONTEXT_TOKENS = 120  # at least; a context that is cut short still steers stage II, but its last sentence is copied
 _MOST_KEPT = 4096  # constraints
+NEAR_TRIES = 2  # attempts in which a near copy of an example is not taken; later ones count, and the report tells
 NO_REPEAT = 6  # tokens in a row that a local model does not write twice in one answer
 
 
@@ -234,7 +235,10 @@ class Generator:
             return "wrong fact"  # of a server that ignores the schema it was given
         if any(repetitive(str(record[name])) for name in self._texts if record[name] is not None):
             return "repetitive"
-        if self._echoes.is_echo(record, self._unlike(proposal), dict(proposal.facts)):
+        given = dict(proposal.facts)
+        if self._echoes.is_echo(record, self._unlike(proposal), given):
+            return "echo"
+        if attempt < NEAR_TRIES and self._echoes.is_near(record, given):
             return "echo"
         raw = text if proposal.guide.form == "json" else self._schema.dumps(record)
         return Candidate(record, raw, proposal, context, attempt + 1)

@@ -124,7 +124,7 @@ def fidelity_parts(evaluation: Mapping[str, Any]) -> list[GradedFigure]:
     parts = [
         _part("validity", "Valid records", valid["rate"], percent),
         _part("distinct", "Different records", valid.get("distinct"), count),
-        _echoes(found),
+        *_echoes(found),
     ]
     for name, title, form in (
         ("marginals", "Spreads of fields, distance", _two_digits),
@@ -136,9 +136,12 @@ def fidelity_parts(evaluation: Mapping[str, Any]) -> list[GradedFigure]:
     return [part for part in (*parts, *_variety(found)) if part.grade != "unknown"]
 
 
-def _echoes(found: Mapping[str, Any]) -> GradedFigure:
-    share = ((found.get("echoes") or {}).get("synthetic") or {}).get("share")
-    return _part("echoes", "Records that copy an example of the schema", share, percent)
+def _echoes(found: Mapping[str, Any]) -> list[GradedFigure]:
+    counted = (found.get("echoes") or {}).get("synthetic") or {}
+    return [
+        _part("echoes", "Records that copy an example of the schema", counted.get("share"), percent),
+        _part("near_echoes", "Records that nearly copy one, a few words changed", counted.get("near_share"), percent),
+    ]
 
 
 def _variety(found: Mapping[str, Any]) -> list[GradedFigure]:

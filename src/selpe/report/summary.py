@@ -58,7 +58,7 @@ def summary_page(
         measured=measured_section(measured, schema),
         validity=validity_rows(found["validity"]),
         fields=field_panels(found, {field.name: field.title for field in schema.fields}),
-        diversity=[*diversity_rows({"synthetic": variety}), *echo_rows(found)],
+        diversity=[*diversity_rows({"synthetic": variety}), *echo_rows(found)[:1]],
         looked=None if len(looked) == len(records) else count(len(looked)),
         samples=sampled(schema, records, _SAMPLES),
         settings=[(name, _plain(value)) for name, value in card["public"]["settings"].items() if value is not None],

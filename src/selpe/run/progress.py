@@ -130,7 +130,7 @@ class ProgressReading:
     @property
     def activity(self) -> str:
         """What is being done within the stage."""
-        if self.doing == "choosing" and self.judging:
+        if self.judging and (self.doing == "choosing" or self.stage == "measure"):
             return self.judging
         if self.stage == "measure" and self.doing in _MEASURING:
             return _MEASURING[self.doing]
@@ -177,6 +177,7 @@ class Meter:
         self._stage, self._number, self._doing = "", 0, "preparing"
         self._first_step, self._judging, self._judged = (0, moment), "", 0.0
         self._began_doing, self._what = moment, ""
+        self._phrases = 0
         self._before = self._pool_size = self._pool_tries = self._pool_contexts = 0
         self._fresh_answers = self._answers = self._replayed = 0
         self._prompt = self._completion = self._fresh_records = self._fresh_tokens = 0
@@ -264,6 +265,8 @@ class Meter:
         self._pool_tries += tries
         if self._stage == "measure":
             self._doing = "writing"  # phrases, which are no candidates
+            self._phrases += event.count
+            self._judging = f"{self._phrases:,} phrase{'s' if self._phrases > 1 else ''} written to count with"
         else:
             self._pool_contexts += event.count - tries
         if event.replayed:

@@ -1,4 +1,4 @@
-"""The commands that the page has started: a check, a run, its evaluation. One of each kind at a time."""
+"""The commands that the page has started: a check, a sample, a run, its evaluation. One of each kind at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from selpe.run.manifest import is_worked_on
 from selpe.run.workspace import Workspace
 from selpe.studio.child import Child
 
-Task = Literal["check", "run", "evaluate"]
+Task = Literal["check", "preview", "run", "evaluate"]
+_FREE: tuple[Task, ...] = ("check", "preview")  # of no use without the page
+
+_SHOWN = 4  # records of a sample
 
 
 class CommandDesk:
@@ -31,6 +34,10 @@ class CommandDesk:
     def check(self) -> None:
         """Starts `selpe check`."""
         self._start("check", ["check", str(self._config)], "")
+
+    def preview(self) -> None:
+        """Starts `selpe preview`: a sample, and whether the model will do."""
+        self._start("preview", ["preview", str(self._config), "--count", str(_SHOWN)], "")
 
     def run(self, dataset: str) -> str:
         """Starts `selpe run`, and returns the name of the run."""
@@ -67,15 +74,20 @@ class CommandDesk:
             found[task] = {"about": self._about[task], **child.as_dict()}
         if "check" in found:
             found["check"]["findings"] = self._children["check"].last("findings") or []
+        if "preview" in found:
+            child = self._children["preview"]
+            found["preview"]["grade"] = child.last("grade")
+            found["preview"]["records"] = [line["record"] for line in child.said() if "record" in line]
         if "evaluate" in found:
             found["evaluate"]["progress"] = self._children["evaluate"].last("progress")
         return found
 
     def close(self) -> None:
         """Ends what is of no use without the page. A run goes on, and so does an evaluation."""
-        if (child := self._children.get("check")) is not None and child.running:
-            child.stop()
-            child.wait(5.0)
+        for task in _FREE:
+            if (child := self._children.get(task)) is not None and child.running:
+                child.stop()
+                child.wait(5.0)
         self._logs.cleanup()
 
     def _start(self, task: Task, words: list[str], about: str) -> None:

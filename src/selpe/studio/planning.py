@@ -24,7 +24,9 @@ def planned(settings: RunConfig, schema: Schema) -> dict[str, Any]:
     from selpe.privacy.load import count_units
     from selpe.run.lifecycle import list_runs
     from selpe.run.methods import recipe_of
+    from selpe.run.writer import settle_writer
 
+    settings, choice = settle_writer(settings, schema)  # else 'auto' has the speed of no model
     recipe = recipe_of(settings.method)
     counted = None if settings.rows else count_units(settings)
     plan = recipe.plan(settings, schema, settings.rows or counted or 1)
@@ -46,6 +48,7 @@ def planned(settings: RunConfig, schema: Schema) -> dict[str, Any]:
         "time": _time(expected),
         "candidates": expected.candidates,
         "model": settings.llm,
+        "writer": None if choice is None else {"why": choice.why, "advice": choice.advice},
     }
 
 

@@ -119,6 +119,7 @@ POSTS: Mapping[str, tuple[type[BaseModel], Answer]] = {
         _SetSettings, lambda studio, asked: studio.set_settings(asked.changes, asked.confirmed, asked.revision),
     ),
     "check": (_Asked, lambda studio, asked: studio.check()),
+    "preview": (_Asked, lambda studio, asked: studio.preview()),
     "run": (_StartRun, lambda studio, asked: studio.start_run(asked.epsilon, asked.revision)),
     "stop": (_Stop, lambda studio, asked: studio.stop(asked.task)),
     "resume": (_RunName, lambda studio, asked: studio.resume(asked.run)),

@@ -202,6 +202,12 @@ class Studio:
         self.desk.check()
         return self.activity()
 
+    def preview(self) -> dict[str, Any]:
+        """Starts `selpe preview`, which reads no private row and spends nothing."""
+        self.project.read().schema.require_confirmed()
+        self.desk.preview()
+        return self.activity()
+
     def evaluate(self, name: str, test: str) -> dict[str, Any]:
         """Starts the evaluation of a run; `test` is a table that lies beside the settings, or anywhere."""
         place = str(self.project.folder / Path(test).expanduser()) if test.strip() else ""

@@ -41,6 +41,9 @@ WHY: Mapping[Kind, str] = {
     "date": "The period stands in the release. Take whole years, not the first and the last day of the table.",
 }
 DESCRIPTION = "One sentence that the model reads: what is written here, by whom, in which words or unit?"
+VALUES = (
+    "Values, separated by semicolons. Say what one means if it does not tell by itself, as in: 1 = at once; 2 = soon"
+)
 PROPOSAL = "What the draft proposes was read off your private table, so it is not shown unless you ask for it."
 LABEL = "The field that says a record's class. Records are written class by class, and a classifier is tested on it."
 UNIT = (

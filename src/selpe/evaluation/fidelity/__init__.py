@@ -59,8 +59,8 @@ class Fidelity:
     - `diversity`: {synthetic: {records, distinct_records, exact_duplicates, repeated_texts, near_duplicates,
       distinct_1, distinct_2, distinct_3, self_similarity, nearest_similarity, effective_records}, real: the same}, over
       equally many records; duplicates are shares, and `repeated_texts` counts records that share a long text alone
-    - `echoes`: {synthetic: {records, echoed, share, fields: field → records}, real: the same}: records that copy an
-      example of the schema
+    - `echoes`: {synthetic: {records, echoed, share, fields: field → records, near, near_share}, real: the same}:
+      records that copy an example of the schema, or nearly
     - `reference`: {marginals, associations, key_node_dependency, attribute_match, precision, recall}: the same
       headline figures between two halves of the real rows; `summary` has them for the synthetic table
     - `alarms`: sentences, empty where nothing is wrong; `notes`: what a reader must know
@@ -203,7 +203,7 @@ def _validity(schema: Schema, synthetic: Sequence[Record], raw_outputs: Sequence
 
 def _echoes(schema: Schema, records: Sequence[Record]) -> dict[str, Any]:
     counted = echoes(schema, records)
-    return {**plain(counted), "share": counted.share}
+    return {**plain(counted), "share": counted.share, "near_share": counted.near_share}
 
 
 def _diversity(schema: Schema, there: _Side, here: _Side) -> dict[str, Diversity]:

@@ -22,6 +22,7 @@ _BADGES = {
     "validity": "{} valid",
     "distinct": "only {} records",
     "echoes": "{} copy an example",
+    "near_echoes": "{} nearly copy an example",
     "marginals": "{} from real",
     "associations": "associations off by {}",
     "recall": "covers {} of real",
@@ -69,6 +70,8 @@ def _fidelity_sentence(found: Mapping[str, Any], parts: Sequence[GradedFigure], 
         more.append(f"{named['recall'].shown} of real records have synthetic ones around them")
     if "echoes" in named:
         more.append(f"{named['echoes'].shown} of the records copy an example of the schema")
+        if "near_echoes" in named:
+            more[-1] += f" ({named['near_echoes'].shown} nearly)"
     sentences = [" and ".join(said), ", and ".join(more)]
     return " ".join([*(f"{one[0].upper()}{one[1:]}." for one in sentences if one), *alarms[:1]])
 
@@ -76,7 +79,7 @@ def _fidelity_sentence(found: Mapping[str, Any], parts: Sequence[GradedFigure], 
 def _fidelity_steps(evaluation: Mapping[str, Any], parts: Sequence[GradedFigure], alarms: Sequence[str]) -> list[str]:
     steps = []
     named = {part.name: part for part in parts if part.grade in ("fair", "poor")}
-    if "echoes" in named:
+    if {"echoes", "near_echoes"} & set(named):
         steps.append(_ECHOING)
     if alarms:
         steps.append(_DULL)

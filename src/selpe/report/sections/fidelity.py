@@ -113,11 +113,14 @@ def diversity_rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def echo_rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The share of records that copy an example of the schema, as a row of the same table."""
-    ours, theirs = (((found.get("echoes") or {}).get(side) or {}).get("share") for side in ("synthetic", "real"))
-    if not known(ours):
-        return []
-    return [{"name": "Copies of the schema's examples", "synthetic": percent(ours), "real": _known(theirs, percent)}]
+    """The shares of records that copy, or nearly copy, an example of the schema, as rows of the same table."""
+    ours, theirs = ((found.get("echoes") or {}).get(side) or {} for side in ("synthetic", "real"))
+    titles = {"share": "Copies of the schema's examples", "near_share": "Near copies of them"}
+    return [
+        {"name": title, "synthetic": percent(ours[key]), "real": _known(theirs.get(key), percent)}
+        for key, title in titles.items()
+        if known(ours.get(key))
+    ]
 
 
 def _copies(found: Mapping[str, Any], titles: Mapping[str, str]) -> str:

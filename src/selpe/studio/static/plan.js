@@ -101,6 +101,8 @@ function shown(plan) {
       make("tbody", {}, ...plan.measured.map((row) => make("tr", {}, ...[row.step, row.what, row.epsilon, row.noise, row.expected].map((cell) => make("td", {}, cell))))))));
   }
   if (plan.warnings.length) parts.push(make("h3", {}, "To know"), make("ul", { class: "list" }, ...plan.warnings.map((warning) => make("li", {}, warning))));
-  parts.push(make("p", { class: "soft small" }, "Model: " + plan.model + ". Time: " + plan.time.basis + "."));
+  const { writer } = plan;
+  parts.push(make("p", { class: "soft small" }, "Model: " + plan.model + (writer ? ", by ‘auto’. " + writer.why : ".") + " Time: " + plan.time.basis + "."),
+    writer && writer.advice ? make("p", { class: "soft small" }, writer.advice) : null);
   return parts.filter(Boolean);
 }

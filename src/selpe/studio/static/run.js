@@ -13,10 +13,10 @@ export function leave() {
 
 export function draw(main, app) {
   leave();
-  const parts = { check: make("section", { class: "card" }), start: make("section", { class: "card" }), runs: make("section", { class: "card" }), frame: make("section", { "aria-label": "Page of the run", hidden: true }) };
+  const parts = { check: make("section", { class: "card" }), preview: make("section", { class: "card" }), start: make("section", { class: "card" }), runs: make("section", { class: "card" }), frame: make("section", { "aria-label": "Page of the run", hidden: true }) };
   main.append(make("div", {}, make("h1", { tabindex: "-1" }, "Run it, watch it, read the report"),
     make("p", { class: "lead" }, "A run is a process of its own: it goes on when this page or the studio is closed, and nothing finished is lost when it is stopped.")),
-    parts.start, parts.runs, parts.frame, parts.check);
+    parts.preview, parts.start, parts.runs, parts.frame, parts.check);
   const drawn = {};
   const update = async () => {
     let activity;
@@ -36,6 +36,7 @@ export function draw(main, app) {
       fill();
     };
     put("check", tasks.check || null, () => check(parts.check, tasks.check, app, update));
+    put("preview", [tasks.preview || null, app.state.revision], () => preview(parts.preview, tasks.preview, app, update));
     put("start", [tasks.run || null, app.state.revision], () => start(parts.start, tasks.run, runs, app, update));
     put("runs", [runs, tasks.evaluate || null, tasks.run?.state, shown], () => list(parts.runs, runs, tasks, app, update));
     const running = tasks.run && runs.find((run) => run.name === tasks.run.about);
@@ -112,6 +113,27 @@ function check(section, task, app, update) {
       make("p", {}, make("strong", {}, one.what + ": "), one.said), ...one.lines.map((line) => make("p", { class: "small" }, line)),
       one.hint ? make("p", { class: "hint" }, one.hint) : null));
   })));
+}
+
+// A sample of the model, graded, before any ε is spent.
+const GRADES = { good: ["✓ good", "ok"], fair: ["• fair", "open"], poor: ["✗ poor", "bad"] };
+function preview(section, task, app, update) {
+  const running = task && ["running", "stopping"].includes(task.state);
+  section.hidden = !app.state.ready && !task;
+  section.replaceChildren(make("h2", {}, "Will this model do?"),
+    make("p", { class: "soft" }, "Writes a sample from the schema alone, shows some of it and grades it, as ", make("code", {}, "selpe preview"), " does. Nothing private is read, and nothing is spent."),
+    make("div", { class: "row" }, running ? button("Stop trying", () => ask(app, update, "stop", { task: "preview" }), "danger")
+      : button(task ? "Try the model again" : "Try the model", () => ask(app, update, "preview", {}, "The model is writing a sample."))));
+  if (running) section.append(make("p", { class: "soft", role: "status" }, "Writing a sample: a minute or two, longer at the first time, when a model is fetched …"));
+  if (!task || running) return;
+  if (task.error) section.append(make("p", { class: "wrong", role: "alert" }, "✗ " + task.error.message + (task.error.hint ? " (" + task.error.hint + ")" : "")));
+  const line = ([mark, kind], name, said) => make("li", {}, make("span", { class: "state " + kind }, mark), make("div", {}, make("p", {}, make("strong", {}, name + ": "), said)));
+  const { grade } = task;
+  if (grade) section.append(make("ul", { class: "findings", role: "status" }, line(GRADES[grade.grade], grade.model, "by its worst measure, on " + grade.records + " records."),
+    ...grade.measures.filter((one) => one.grade).map((one) => line(GRADES[one.grade], one.name, one.said))),
+    make("ul", { class: "list" }, ...grade.steps.map((step) => make("li", {}, step))));
+  section.append(...task.records.map((record, place) => make("article", { class: "sample", "aria-label": "Sample " + (place + 1) },
+    make("dl", {}, ...Object.entries(record).filter((pair) => pair[1] !== null).map(([name, value]) => make("div", {}, make("dt", {}, name + " "), make("dd", {}, String(value))))))));
 }
 
 function list(section, runs, tasks, app, update) {
