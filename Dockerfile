@@ -40,11 +40,11 @@ ENTRYPOINT ["selpe"]
 CMD ["--help"]
 
 FROM bare AS complete
-# The store notices files that changed by their time, of which an image keeps whole seconds: so they get one, and the
-# hashes are checked once more. `doctor` converts the model, so that nothing is written to /models later on; and whoever
-# the container runs as (`--user`) may read it.
+# `doctor` converts the model, so that nothing is written to /models later on. The store notices files that changed by
+# their time, of which an image keeps whole seconds: so they get one, and the hashes of the weights and of the converted
+# model are checked once more. Whoever the container runs as (`--user`) may read it.
 RUN SELPE_OFFLINE=0 selpe models pull smollm2 minilm \
+ && selpe doctor \
  && find /models -type f -exec touch --date=@1704067200 {} + \
  && selpe models verify \
- && selpe doctor \
  && chmod -R go+rX /models

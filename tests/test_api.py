@@ -72,6 +72,13 @@ def test_fit_makes_a_run_and_sample_gives_its_records(fitted: SelPE) -> None:
     assert "fitted in" in repr(fitted)
 
 
+def test_a_name_cannot_lead_a_fit_to_a_run_elsewhere(fitted: SelPE, tmp_path: Path) -> None:
+    there = fitted.run_folder
+    model = small(there.parent / "other", dataset=f"t-{there.parent.name}")
+    with pytest.raises(ConfigError, match="cannot be a run's name"):
+        model.fit(TABLE, name=f"../{there.name}")
+
+
 def test_without_a_model_named_auto_takes_one_that_the_run_keeps_and_a_poor_one_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

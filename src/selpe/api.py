@@ -17,7 +17,7 @@ from selpe.config import IN_MEMORY, Adjacency, RunConfig, check_config, tells_a_
 from selpe.errors import ConfigError, InferredTypesWarning, NotFittedError, RunError, did_you_mean
 from selpe.events import Emit, Finished, silence, together
 from selpe.owner_only import write_text
-from selpe.run.workspace import Workspace, folder_of_run
+from selpe.run.workspace import Workspace, folder_of_run, require_run_name
 from selpe.schema import Record, Schema, Value
 
 if TYPE_CHECKING:
@@ -467,7 +467,7 @@ def _again(config: RunConfig, name: str | None) -> Run | None:
     """The run of this name and these settings that is there already, to go on with; None for a new one."""
     from selpe.run.lifecycle import Run
 
-    if name is None or not Workspace(Path(config.out) / name).is_run:
+    if name is None or not Workspace(Path(config.out) / require_run_name(name)).is_run:
         return None
     found = Run.open(Path(config.out) / name)
     same = {"data_schema": config.data_schema} | ({"llm": config.llm} if config.llm == "auto" else {})

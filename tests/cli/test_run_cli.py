@@ -78,6 +78,17 @@ def test_a_run_under_add_remove_says_what_its_epsilon_leaves_out_unless_a_number
     assert "apart" not in stated
 
 
+@pytest.mark.parametrize("name", ["../aside", "nul", "a:b", "a.", ""])
+def test_a_name_that_is_no_folder_is_refused_before_anything_is_read(
+    project: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("selpe.cli.beginning._outlook", lambda *_: pytest.fail("the table was read"))
+    refused = selpe("run", "--yes", "--name", name)
+    assert refused.code == 2
+    assert "cannot be a run's name" in refused.err
+    assert not (project / "aside").exists()
+
+
 def test_a_run_says_what_it_will_do_does_it_and_says_where_it_is(project: Path) -> None:
     result = selpe("run", "--yes")
     assert result.code == 0, result.err

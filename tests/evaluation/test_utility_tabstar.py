@@ -102,7 +102,7 @@ def test_an_environment_that_is_absent_is_named_with_the_command_that_makes_it(
         utility(SHOP, learnable(6, seed=1), learnable(6, seed=2), encoder=HashingEncoder(), views=["tabstar"])
     assert caught.value.where == str(environment_python())
     assert f"-m venv {tmp_path / 'tabstar'}" in caught.value.hint
-    assert "-m pip install 'tabstar>=" in caught.value.hint
+    assert "-m pip install 'tabstar==" in caught.value.hint
     assert VARIABLE in caught.value.hint
 
 
@@ -183,13 +183,13 @@ def test_the_environment_is_made_with_venv_and_pip(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot be made") as caught:
         create_environment(tmp_path / "made", pip_options=options)
     assert "by hand" in caught.value.hint
-    with zipfile.ZipFile(wheels / "tabstar-1.2.9-py3-none-any.whl", "w") as wheel:
+    with zipfile.ZipFile(wheels / "tabstar-1.2.2-py3-none-any.whl", "w") as wheel:
         wheel.writestr("tabstar/__init__.py", "")
-        wheel.writestr("tabstar-1.2.9.dist-info/METADATA", "Metadata-Version: 2.1\nName: tabstar\nVersion: 1.2.9\n")
+        wheel.writestr("tabstar-1.2.2.dist-info/METADATA", "Metadata-Version: 2.1\nName: tabstar\nVersion: 1.2.2\n")
         wheel.writestr(
-            "tabstar-1.2.9.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            "tabstar-1.2.2.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
-        wheel.writestr("tabstar-1.2.9.dist-info/RECORD", "")
+        wheel.writestr("tabstar-1.2.2.dist-info/RECORD", "")
     python = create_environment(tmp_path / "made", pip_options=options)
     assert python == environment_python(tmp_path / "made")
     with pytest.raises(ModelError, match="ModuleNotFoundError"):  # the package is found; the hub's library is not

@@ -147,6 +147,22 @@ def test_folders_that_can_only_be_read_are_named_and_nothing_is_spent(strangers:
     assert not (strangers / "ledger").exists()
 
 
+def test_a_home_that_can_only_be_read_is_named_when_the_key_cannot_be_made(
+    strangers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = strangers / "home"
+    home.mkdir()
+    for name in ("SELPE_KEY", "SELPE_LEDGER", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    (strangers / "runs").mkdir(exist_ok=True)
+    (strangers / "runs").chmod(0o777)
+    refused = befallen(("run", "--name", "mine", "--yes"), read_only(home))
+    require_tidy(refused, 3)
+    assert "the ledger key cannot be created" in refused.err
+    assert str(home) in refused.err
+
+
 def test_a_run_that_can_only_be_read_is_shown_and_packed_and_not_gone_on_with(strangers: Path) -> None:
     require_tidy(command("run", "--name", "mine", "--yes"), 0)
     before = spent(strangers)

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from selpe.errors import ConfigError, ModelError, ModelNotFoundError
+from selpe.evaluation.views.roberta import RobertaView
 from selpe.models.base import ChatModel
 from selpe.models.encoders.hashing import HashingEncoder
 from selpe.models.fake import FakeModel
 from selpe.models.open import open_encoder, open_model
 from selpe.models.store.store import ModelStore
+from small_world import SCHEMA
 
 
 @pytest.fixture
@@ -103,3 +105,32 @@ def test_llama_cpp_takes_over_where_the_embedded_engine_cannot_read_a_model(
     assert model.capabilities().parallel == 2
     assert "cannot run" in caplog.text
     model.close()
+
+
+def test_models_that_libraries_load_by_name_come_from_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unpinned, they would be whatever the hub holds on that day."""
+    loaded: list[tuple[str, bool]] = []
+
+    class Library:
+        @staticmethod
+        def from_pretrained(place: str, *, local_files_only: bool) -> str:
+            loaded.append((place, local_files_only))
+            return place
+
+        class SentenceTransformer:
+            def __init__(self, place: str, *, device: str | None, local_files_only: bool) -> None:
+                loaded.append((place, local_files_only))
+
+            def get_sentence_embedding_dimension(self) -> int:
+                return 3
+
+    def snapshot(self: ModelStore, name: str, *, owner: str) -> str:
+        return f"folder of {owner}, {name}"
+
+    monkeypatch.setattr(ModelStore, "snapshot", snapshot, raising=False)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", Library)
+    open_encoder("st:all-MiniLM-L12-v2")
+    RobertaView(SCHEMA)._pretrained(Library)
+    assert loaded == [
+        ("folder of sentence-transformers, all-MiniLM-L12-v2", True), ("folder of FacebookAI, roberta-base", True),
+    ]  # fmt: skip

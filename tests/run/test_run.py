@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from selpe.config import RunConfig, check_config
-from selpe.errors import BudgetError, RunError
+from selpe.errors import BudgetError, ConfigError, RunError
 from selpe.intake import write_table
 from selpe.method.from_settings import plan_of
 from selpe.models.encoders.hashing import HashingEncoder
@@ -176,3 +176,13 @@ def test_a_run_completes_on_a_model_that_fails_a_third_of_the_time(settings: Cal
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="not a run folder"):
         Run.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../aside", "a/b", "NUL", "a.", "a:b", ""])
+def test_no_name_leads_a_run_out_of_the_folder_of_all_runs(
+    settings: Callable[..., RunConfig], tmp_path: Path, name: str
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError, match="cannot be a run's name"):
+        Run.create(settings(), name=name)
+    assert sorted(tmp_path.rglob("*")) == before

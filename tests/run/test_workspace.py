@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import selpe
-from selpe.run.workspace import InternalFolder, ReleaseFolder, WorkFolder, Workspace, workspaces
+from selpe.errors import ConfigError
+from selpe.run.workspace import InternalFolder, ReleaseFolder, WorkFolder, Workspace, require_run_name, workspaces
+from selpe.serve.store import RUN_NAME
 
 SRC = Path(selpe.__file__).parent
 OWNER = SRC / "run" / "workspace.py"
@@ -111,3 +114,30 @@ def test_only_folders_with_a_manifest_are_runs(tmp_path: Path) -> None:
     for name in ("b", "a"):
         Workspace(tmp_path / name).manifest.write_text("{}")
     assert [place.folder.name for place in workspaces(tmp_path)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", " ", ".", "..", "...", "../aside", "..\\aside", "a/b", "/tmp/a", "C:a", "a:stream", "a*", "what?", 'a"b',
+     "a|b", "<a>", "a.", "a ", " a", "a\n", "a\x00b", "a\x1b[2J", "a\u202egnp", "a\udcff", "CON", "con", "nul.txt",
+     "Aux .log", "COM1", "lpt9.old.zip", "COM\u00b9", "CONIN$", "a" * 201, "\u00fc" * 101],
+)  # fmt: skip
+def test_a_name_that_is_no_folder_in_out_on_some_system_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be a run's name") as caught:
+        require_run_name(name)
+    assert str(caught.value).isprintable() or "\n  what to do" in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "desk-1", "desk_1.2", ".hidden", "-x", "Pr\u00fcfung 3", "console", "com10", "a" * 200]
+)
+def test_a_plain_name_is_taken_as_it_is(name: str) -> None:
+    assert require_run_name(name) == name
+
+
+def test_names_that_a_server_gives_are_names_of_runs() -> None:
+    longest = f"{'t' * 48}-20260101-000000-0123456789ab"  # of a table with the longest name
+    assert re.fullmatch(RUN_NAME, longest)
+    assert require_run_name(longest) == longest
+    assert require_run_name("con-20260101-000000-0123456789ab")

@@ -52,8 +52,11 @@ def begin(
     from selpe.cli.writer import settled
     from selpe.run.estimate import is_measurable
     from selpe.run.lifecycle import Run
+    from selpe.run.workspace import require_run_name
     from selpe.schema import Schema
 
+    if name is not None:
+        require_run_name(name)
     schema = Schema.load(settings.data_schema) if controlled is None else controlled.schema
     settings, writer = settled(settings, schema, ask=not (yes or dry_run) and can_ask())
     _require_possible(settings, name, dry_run=dry_run, allow_fake=allow_fake)

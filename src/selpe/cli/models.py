@@ -102,7 +102,7 @@ def pull(
 def verify(
     names: Annotated[list[str] | None, typer.Argument(help="Which models; all when none is named.")] = None,
 ) -> None:
-    """Hashes every file again and compares with the pinned SHA-256."""
+    """Hashes every file again, and what engines made from it, and compares with the SHA-256 that is known."""
     from selpe.models.store.store import ModelStore
 
     store = ModelStore()
@@ -110,10 +110,13 @@ def verify(
     if not chosen and not json_mode():
         err().print("the store is empty")
     for name in chosen:
-        model = store.verify(name)
-        emit({"verified": name, "files": {file.name: file.sha256 for file in model.files}})
+        model, derived = store.verify(name), store.verify_derived(name)
+        emit({"verified": name, "files": {file.name: file.sha256 for file in model.files}, "prepared": derived})
         if not json_mode():
-            out().print(f"[green]whole[/] {name}: {len(model.files)} files, {_megabytes(model.size)}")
+            made = ", and what the engine made from it" if derived else ""
+            out().print(f"[green]whole[/] {name}: {len(model.files)} files, {_megabytes(model.size)}{made}")
+    if not names:
+        store.verify_derived()  # what was made from files outside the store as well
 
 
 def path(name: Name) -> None:

@@ -43,7 +43,7 @@ def release(
     private = found.manifest.get("private") is True
     if private and found.manifest.get("state") == "done":  # else it is refused, whatever is answered
         _ask(found, judged, yes=yes)
-    target = to or Path(f"{found.name}-{'release' if private else 'NOT-PRIVATE'}.zip")
+    target = to or Path(f"{found.folder.name}-{'release' if private else 'NOT-PRIVATE'}.zip")
     with waiting("checking every file and packing"):
         packed = pack_release(
             found.folder,

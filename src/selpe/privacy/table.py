@@ -27,7 +27,7 @@ from selpe.privacy.histograms import Histogram, HistogramQuery, sizes_of
 from selpe.privacy.learning import Learned, Learner, Training, Watch, check_grid, to_the_end, train
 from selpe.privacy.ledger.charges import Charge, Receipt
 from selpe.privacy.ledger.fingerprint import Fingerprint, fingerprint
-from selpe.privacy.ledger.key import Key
+from selpe.privacy.ledger.key import Key, make_key
 from selpe.privacy.mechanisms import Guarantee, Influence, Mechanism, Selector
 from selpe.privacy.noise import (
     CountNoise,
@@ -177,7 +177,8 @@ class PrivateTable:
 
     def fingerprint(self, key: Key | None = None) -> Fingerprint:
         """A keyed fingerprint, by which the owner's ledger knows the table again. For the owner, not for release."""
-        return sealed(lambda: fingerprint(self.__rows, key=key), "the fingerprint")
+        known = key or make_key()  # outside the seal: what is wrong with the key's folder is nobody's secret
+        return sealed(lambda: fingerprint(self.__rows, key=known), "the fingerprint")
 
     # -- the private step ----------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ from selpe.run.methods import Parts, SpendingPlan, Synthesized, recipe_of
 from selpe.run.outcome import Outcome
 from selpe.run.preflight import cap_of, spends
 from selpe.run.release import require_writable, write_release
-from selpe.run.workspace import Workspace, workspaces
+from selpe.run.workspace import Workspace, require_run_name, workspaces
 from selpe.run.writer import WriterChoice, settle_writer
 from selpe.schema import Record, Schema
 from selpe.version import __version__
@@ -130,11 +130,13 @@ class Run:
         `ledger` is where budgets are kept, if not in the usual place; `schema` stands in for the file of the settings.
         `writer` says how its model was chosen, where `llm: auto` was settled already; else it is settled here.
         """
+        if name is not None:
+            require_run_name(name)
         if writer is None:
             config, writer = settle_writer(config, schema)
         stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
         # The ledger knows a run by its name for ever, so a name must not come twice, even after a deleted folder.
-        name = name or f"{config.dataset}-{stamp}-{secrets.token_hex(2)}"
+        name = require_run_name(name or f"{config.dataset}-{stamp}-{secrets.token_hex(2)}")
         folder = Path(config.out) / name
         place = Workspace(folder)
         try:

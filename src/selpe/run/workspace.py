@@ -16,7 +16,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from selpe.errors import RunError, did_you_mean
+from selpe.errors import ConfigError, RunError, did_you_mean
+
+# What no name of a file may be on Windows, whatever ends it has, and what may not be in one there.
+_DEVICES = frozenset(
+    {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"}
+    | {f"{port}{n}" for port in ("COM", "LPT") for n in "0123456789¹²³"}
+)
+_NOT_IN_NAMES = frozenset('<>:"/\\|?*')
+_LONGEST_NAME = 200  # bytes: with what is put behind it, it stays below the 255 of most file systems
 
 
 class _Named:
@@ -127,6 +135,37 @@ class Workspace(_Folder):
 def workspaces(out: Path) -> Iterator[Workspace]:
     """Every run in a folder of runs, by name."""
     return (Workspace(path) for path in sorted(out.glob("*")) if Workspace(path).is_run)
+
+
+def require_run_name(name: str) -> str:
+    """The name of a new run, which is one folder in `out` on every system; ConfigError for any other.
+
+    What one system takes, another one must be able to unpack: so Windows' rules hold everywhere.
+    """
+    wrong = _wrong_with(name)
+    if wrong:
+        shown = "".join(sign if sign.isprintable() else "\ufffd" for sign in name[:80])
+        raise ConfigError(
+            f"{wrong}, so it cannot be a run's name",
+            where=f"name '{shown}'",
+            hint="take letters, digits, '-', '_' and '.'; where the folder of all runs lies is set by `out`",
+        )
+    return name
+
+
+def _wrong_with(name: str) -> str:
+    """Why a name cannot be a folder's on some system; '' where it can."""
+    if not name.strip(" ."):
+        return "it is empty, or nothing but dots and blanks"
+    if not name.isprintable():
+        return "it has characters that cannot be shown"
+    if found := sorted(_NOT_IN_NAMES & set(name)):
+        return f"it has {' and '.join(found)} in it"
+    if name != name.strip(" ") or name.endswith("."):
+        return "it begins or ends with a blank, or ends with a dot"
+    if name.partition(".")[0].rstrip(" ").upper() in _DEVICES:
+        return "Windows keeps this name for a device"
+    return "it is too long" if len(name.encode()) > _LONGEST_NAME else ""
 
 
 def folder_of_run(run: str | Path, out: Path) -> Path:

@@ -15,6 +15,7 @@ from selpe.errors import ModelError, PromptTooLongError
 from selpe.models.base import Answer, ChatModel, Message, Request
 from selpe.models.engine import paged
 from selpe.models.engine.local import MEBIBYTE, LocalModel
+from selpe.models.engine.prepare import prepare
 from tiny_gguf import CONTEXT, write_tiny_gguf
 
 SHARED = "every prompt begins with this long and rather boring sentence, for the sake of sharing it. "
@@ -216,3 +217,16 @@ def test_openvino_is_imported_without_telemetry(tmp_path: Path) -> None:
     home.mkdir()
     subprocess.run([sys.executable, "-c", code], check=True, env={"HOME": str(home), "PATH": ""}, timeout=300)
     assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["openvino_model.bin", "openvino_model.xml", "about.json"])
+def test_a_converted_model_that_has_changed_is_not_executed_but_made_again(
+    tiny: Path, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = prepare(tiny, tmp_path).folder / name
+    whole = path.read_bytes()
+    changed = whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:]
+    path.write_bytes(changed)
+    prepare(tiny, tmp_path)
+    assert path.read_bytes() != changed
+    assert f"{name} has changed" in caplog.text

@@ -96,6 +96,22 @@ def test_the_server_s_dialect_is_found_and_remembered(dialect: str, refuses: boo
             assert len(server.posts) == probed + 4
 
 
+def test_what_a_server_refused_is_asked_again_by_the_next_run() -> None:
+    """It may have been starting up, or be a newer one by then."""
+    learnt: dict[str, Mapping[str, Any]] = {}
+    with FaultyServer(rest=status(404)) as server:
+        with model(server.url, learnt=learnt.__setitem__) as client:
+            (answer,) = client.generate([chat(json_schema=SCHEMA)])
+            assert answer.finish == "error"
+        server.rest = ok("Sure!")
+        with model(server.url, known=learnt, learnt=learnt.__setitem__) as client:
+            assert client.capabilities().json_schema is False
+        server.rest = speaks(SPOKEN["vllm"])
+        with model(server.url, known=learnt) as client:
+            assert client.capabilities().json_schema is True
+            assert [a.text for a in client.generate([chat(json_schema=SCHEMA)])] == [RECORD]
+
+
 def test_a_server_that_ignores_every_dialect_is_flagged_and_still_asked() -> None:
     with FaultyServer(rest=ok("Sure!")) as server, model(server.url) as client:
         assert client.capabilities().json_schema is False

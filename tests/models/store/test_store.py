@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from selpe.errors import ModelError, ModelNotFoundError
+from selpe.errors import ModelError, ModelNotFoundError, RunError
 from selpe.models.encoders import bert, minilm
 from selpe.models.store.download import Step
 from selpe.models.store.registry import DEFAULT_ENCODER, REGISTRY, HubSource, IndexSource, ModelEntry, ModelFile
@@ -370,6 +370,71 @@ def test_a_file_whose_time_changed_is_checked_before_use(
     assert store.stored("toy") is None
     assert store.ensure("toy").read_bytes() == BODY
     assert len(hub.asked(FILE)) == 2
+
+
+SMALL = b"{}".ljust(len(BODY))
+
+
+def test_what_was_trusted_at_first_use_is_kept_to_when_it_must_be_fetched_again(hub: Site, store: ModelStore) -> None:
+    hub.pages[API] = listing(**{"model.safetensors": SHA, "config.json": ""})
+    hub.pages["/org/toy/resolve/c0ffee/model.safetensors"] = BODY
+    hub.pages["/org/toy/resolve/c0ffee/config.json"] = SMALL
+    folder = store.ensure("hf:org/toy")
+    damaged = folder / "config.json"  # the hub tells no hash of small files: it was recorded
+    damaged.chmod(0o644)
+    damaged.write_bytes(b"{}")
+    with pytest.raises(ModelError, match=r"config\.json is damaged"):
+        store.verify("hf:org/toy")
+    newer = json.loads(hub.pages[API])
+    hub.pages[API] = json.dumps(newer | {"sha": "deadbeef"}).encode()  # the repository has moved on
+    hub.pages["/org/toy/resolve/deadbeef/config.json"] = b"{another}".ljust(len(BODY))
+    assert store.ensure("hf:org/toy") == folder
+    (held,) = store.list()
+    assert (held.revision, (folder / "config.json").read_bytes()) == ("c0ffee", SMALL)
+    hub.pages["/org/toy/resolve/c0ffee/config.json"] = b"{another}".ljust(
+        len(BODY)
+    )  # nor may the old place hold other bytes
+    (folder / "config.json").chmod(0o644)
+    (folder / "config.json").write_bytes(b"{}")
+    with pytest.raises(ModelNotFoundError, match="another hash"):
+        store.ensure("hf:org/toy")
+
+
+def test_libraries_that_load_by_name_are_given_what_was_met_first(
+    hub: Site, store: ModelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.pages[API] = listing(**{"model.safetensors": SHA, "modeling_toy.py": "3" * 64, "pytorch_model.bin": "4" * 64})
+    hub.pages["/org/toy/resolve/c0ffee/model.safetensors"] = BODY
+    folder = Path(store.snapshot("toy", owner="org"))
+    assert [path.name for path in folder.iterdir()] == ["model.safetensors"]  # neither code nor pickles
+    monkeypatch.setenv("SELPE_OFFLINE", "1")
+    assert store.snapshot("org/toy", owner="other") == str(folder)
+    assert store.snapshot(str(tmp_path), owner="org") == str(tmp_path)
+    assert store.snapshot("unknown", owner="org") == "unknown"
+
+
+def test_a_refusal_of_the_hub_is_not_remembered(hub: Site, store: ModelStore) -> None:
+    with pytest.raises(ModelNotFoundError, match="404"):
+        store.ensure("hf:org/toy")
+    hub.pages[API] = listing(**{"toy-q8_0.gguf": SHA})
+    with pytest.raises(ModelNotFoundError, match="no such file there"):
+        store.ensure("hf:org/toy")
+    hub.pages["/org/toy/resolve/c0ffee/toy-q8_0.gguf"] = BODY
+    assert store.ensure("hf:org/toy").read_bytes() == BODY
+
+
+def test_a_store_that_cannot_be_written_says_where_another_may_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError) as caught:
+        ModelStore(tmp_path / "file", offline=True).ensure("smollm2")
+    assert "SELPE_CACHE" in caught.value.hint
+
+
+def test_a_file_that_is_shorter_than_announced_is_given_up(hub: Site, store: ModelStore) -> None:
+    hub.pages[API] = listing(**{"toy.gguf": SHA})
+    hub.pages["/org/toy/resolve/c0ffee/toy.gguf"] = BODY[:1000]
+    with pytest.raises(ModelNotFoundError, match="no source handed over"):
+        store.ensure("hf:org/toy")
 
 
 def test_a_new_pin_in_the_registry_fetches_anew(hub: Site, store: ModelStore, monkeypatch: pytest.MonkeyPatch) -> None:

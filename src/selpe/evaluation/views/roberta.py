@@ -21,6 +21,7 @@ from selpe.evaluation.words import unlabelled
 from selpe.schema import Schema
 
 DEFAULT = "roberta-base"
+_OWNER = "FacebookAI"  # of RoBERTa on the hub
 _INSTALL = 'Install them: pip install "selpe[hf]"'
 _SPECIAL = 2  # positions that RoBERTa keeps for itself
 
@@ -111,11 +112,11 @@ class RobertaView(View):
         return tokenizer, model.to(self._tuning.device or _best_device(torch))
 
     def _pretrained(self, kind: Any, **options: Any) -> Any:
-        from selpe.models.store.store import offline
+        from selpe.models.store.store import ModelStore
 
+        place = ModelStore().snapshot(str(self._source), owner=_OWNER)
         try:
-            here = Path(self._source).exists() or offline()
-            return kind.from_pretrained(str(self._source), local_files_only=here, **options)
+            return kind.from_pretrained(place, local_files_only=True, **options)
         except (OSError, ValueError, ImportError, KeyError) as problem:
             raise ModelError(
                 f"transformers cannot load this classifier ({type(problem).__name__})",

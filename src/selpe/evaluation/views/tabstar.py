@@ -23,7 +23,7 @@ from selpe.evaluation.views.base import Chances, Records, Tick, View
 from selpe.evaluation.views.values import number_of
 from selpe.schema import Field, Schema, Value
 
-PACKAGE = "tabstar>=1.2.2,<1.3"
+PACKAGE = "tabstar==1.2.2"
 VARIABLE = "SELPE_TABSTAR_PYTHON"
 _WORKER = Path(__file__).with_name("tabstar_worker.py")
 

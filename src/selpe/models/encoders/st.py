@@ -24,10 +24,11 @@ class SentenceTransformersEncoder(EncoderBase):
                 "the package sentence-transformers is not installed",
                 hint="Install it: pip install sentence-transformers, or use the encoder minilm.",
             ) from problem
-        from selpe.models.store.store import offline
+        from selpe.models.store.store import ModelStore
 
+        place = ModelStore().snapshot(model, owner="sentence-transformers")
         try:
-            self._model: Any = library.SentenceTransformer(model, device=device, local_files_only=offline())
+            self._model: Any = library.SentenceTransformer(place, device=device, local_files_only=True)
         except (OSError, ValueError) as problem:
             raise ModelError(f"sentence-transformers cannot load '{model}'", hint="Check the name.") from problem
         self._batch = batch

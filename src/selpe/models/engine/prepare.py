@@ -19,6 +19,7 @@ from typing import Any
 
 from selpe.errors import ModelError
 from selpe.models.engine.runtime import openvino_genai
+from selpe.models.store import derived
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,10 @@ class Prepared:
 
 
 def prepare(gguf: Path, folder: Path, progress: Progress | None = None) -> Prepared:
-    """The converted model in `folder`, made first when it is not there. Safe when several processes ask at once."""
+    """The converted model in `folder`, made first when it is not there, or not as it was made.
+
+    Safe when several processes ask at once.
+    """
     target = folder / f"openvino-{RECIPE}"
     if (found := _read(target)) is not None:
         return found
@@ -80,6 +84,10 @@ def _silent(_what: str, _share: float) -> None:
 
 
 def _read(folder: Path) -> Prepared | None:
+    if other := derived.changed(folder):
+        if derived.is_recorded(folder):
+            log.warning("%s has changed since it was made from the model: it is made again", folder / other)
+        return None
     try:
         about: dict[str, Any] = json.loads((folder / _ABOUT).read_text("utf-8"))
         about["special"], about["ends"] = tuple(about["special"]), tuple(about["ends"])
@@ -118,6 +126,7 @@ def _convert(gguf: Path, work: Path, progress: Progress) -> None:
     source.unlink()
     progress("converting the model", 1.0)
     (work / _ABOUT).write_text(json.dumps(about, indent=1), "utf-8")
+    derived.record(work)
 
 
 def _about(reader: Any, gguf: Path) -> dict[str, Any]:

@@ -125,6 +125,8 @@ class Speaker:
         model = self._model or endpoint.traits.model
         body = {"content": text, "prompt": text, **({"model": model} if model else {})}
         reply = await endpoint.transport.post("/tokenize", body, total=10.0)
+        if isinstance(reply, Fault) and reply.kind in _UNDECIDED:
+            return None  # this time
         data = None if isinstance(reply, Fault) else reply.data
         tokens = data.get("tokens") if isinstance(data, dict) else None
         if not isinstance(tokens, list):

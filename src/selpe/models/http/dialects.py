@@ -153,20 +153,18 @@ class Traits:
             self.tolerance = min(self.tolerance * 2, 96)  # the model may just be bad: do not probe for ever
 
     def as_dict(self) -> dict[str, Any]:
-        """What is worth remembering across runs."""
+        """What is worth remembering across runs: what the server can do. What it refused is asked again next time.
+
+        A server that was starting up, or is a newer one by then, would else be without it for ever.
+        """
         return {
-            "dialects": dict(self.dialects),
-            "dropped": sorted(self.dropped),
-            "no_routes": sorted(self.no_routes),
+            "dialects": {key: name for key, name in self.dialects.items() if name},
             "token_field": self.token_field,
         }
 
     def recall(self, known: Mapping[str, Any]) -> None:
         """Takes over what an earlier run has learnt; what is not understood is left out, to be probed."""
-        names = _BY_NAME.keys() | {""}
-        self.dialects = {str(k): v for k, v in dict(known.get("dialects", {})).items() if v in names}
-        self.dropped = set(known.get("dropped", ())) & set(DROPPABLE)
-        self.no_routes = set(known.get("no_routes", ())) & set(OPENAI_PATHS)
+        self.dialects = {str(k): v for k, v in dict(known.get("dialects", {})).items() if v in _BY_NAME}
         if known.get("token_field") in ("max_tokens", "max_completion_tokens"):
             self.token_field = str(known["token_field"])
 

