@@ -70,8 +70,9 @@ def test_a_set_is_not_nearer_because_it_has_more_records() -> None:
 
 
 def test_a_set_is_not_learnt_harder_because_its_records_come_again() -> None:
-    small, rows = labelled(24, 0), labelled(30, 900)
-    found = scored(judge_of([small, small * 5], small), rows)
+    small, rows = labelled(16, 0) + labelled(16, 1000, honest=False), labelled(30, 900)
+    public = small + labelled(60, 2000) + labelled(60, 3000, honest=False)
+    found = scored(judge_of([small, small * 20], public), rows)
     assert found[..., 0] == pytest.approx(found[..., 1], abs=1e-9)
 
 
