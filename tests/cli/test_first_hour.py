@@ -226,7 +226,7 @@ def test_a_wrong_model_name_is_told_before_anything_is_read(words: tuple[str, ..
 
 
 @pytest.mark.parametrize(
-    "name", ["smollm2", "fake", "auto", "hf:org/name", "http://127.0.0.1:9/v1", "llamacpp:smollm2"]
+    "name", ["smollm2", "qwen2.5-1.5b", "fake", "auto", "hf:org/name", "http://127.0.0.1:9/v1", "llamacpp:smollm2"]
 )
 def test_names_that_may_be_models_pass(name: str) -> None:
     require_names([name])

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from selpe.errors import ModelError
 from selpe.models.open import LLAMACPP, TRANSFORMERS, VLLM, is_url
+from selpe.models.store.curated import BY_NAME
 from selpe.models.store.fetching import unknown
 from selpe.models.store.registry import REGISTRY
 from selpe.models.store.store import ModelStore
@@ -26,7 +27,9 @@ def require_names(llms: Iterable[str]) -> None:
     """Raises ModelNotFoundError, with the nearest known name, where one of these can be no model."""
     for llm in llms:
         name = llm.removeprefix(LLAMACPP).removeprefix(TRANSFORMERS)
-        known = name in REGISTRY or name in _OWN_WORDS or is_url(name) or name.startswith(("hf:", VLLM))
+        known = (
+            name in REGISTRY or name in BY_NAME or name in _OWN_WORDS or is_url(name) or name.startswith(("hf:", VLLM))
+        )
         if not known and not Path(name).expanduser().exists() and ModelStore().stored(name) is None:
             raise unknown(name)
 
