@@ -23,7 +23,7 @@ from selpe.privacy.plan import Plan, make_plan
 FIELDS = ("title", "text", "price", "size", "colour")
 LEAST = 25.0
 PINNED = {  # what is tested here is not how far they were tuned
-    "LEAST": LEAST, "TABLES": ((0.0, 1), (330.0, 2), (700.0, 4), (1200.0, 99)), "TWO_LOOKS": 600.0,
+    "LEAST": LEAST, "WORTH_A_FIELD": 60.0, "TABLES": ((0.0, 1), (330.0, 2), (700.0, 4), (1200.0, 99)), "TWO_LOOKS": 600.0,
     "CODES": ((0.0, 32, 4), (120.0, 32, 6), (300.0, 96, 8), (500.0, 256, 8), (900.0, 512, 10)),
 }  # fmt: skip
 
@@ -305,3 +305,15 @@ def test_where_a_vote_for_a_field_would_be_noise_a_brief_text_is_measured_instea
     assert made is not None
     assert (made.fields, made.votes) == (fields, votes)
     assert made.epsilon == pytest.approx(epsilon)
+
+
+@pytest.mark.parametrize(("units", "votes"), [(200, 0), (249, 0), (250, 1)])
+def test_rows_must_say_clearly_that_another_field_serves_better_than_a_brief_text(
+    monkeypatch: pytest.MonkeyPatch, units: int, votes: int
+) -> None:
+    monkeypatch.setattr("selpe.privacy.measure_plan.TABLES", ((0.0, 1),))
+    monkeypatch.setattr("selpe.privacy.measure_plan.WORTH_A_FIELD", 100.0)
+    brief = Measurable(FIELDS, brief=(FIELDS[2],))
+    made = plan_measurement(brief, units=units, classes=5, epsilon=2.0, adjacency="replace-one")
+    assert made is not None
+    assert (len(made.fields), made.votes) == (1 - votes, votes)

@@ -23,6 +23,9 @@ LEAST = 25.0  # n·ε below which a table would be all noise
 # Rows times the ε of a vote from which on it is held. Options differ by a few rows in a hundred: below this, noise
 # alone would decide, and tables have the ε instead.
 WORTH_A_VOTE = 60.0
+# The same for a vote for fields where there is a text of a few words: it serves so often that rows must say clearly
+# that another field would serve better.
+WORTH_A_FIELD = 100.0
 # From so many rows times ε on: so many tables.
 TABLES = ((0.0, 1), (2000.0, 2), (5000.0, 4), (12000.0, 99))
 # From r on: clusters of a short text, bins of a number.
@@ -53,7 +56,7 @@ class Measurable:
         """The fields that need no vote, of so many tables; `heard` is how loud rows would be in one."""
         if self.named or tables >= len(self.fields):
             return self.fields
-        return () if heard >= WORTH_A_VOTE else self.brief[:tables]
+        return () if heard >= WORTH_A_FIELD else self.brief[:tables]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +188,7 @@ def plan_measurement(
     vote = epsilon if control else min(CHOICE_CAP, CHOICE_SHARE * epsilon) / tables
     heard = math.inf if math.isinf(epsilon) else loudness(units, vote or 2.0 * CHOICE_SHARE / tables, adjacency)
     fields = offered.known(tables, heard=heard)
-    voted = max(0, tables - len(fields)) if heard >= WORTH_A_VOTE or not fields else 0
+    voted = max(0, tables - len(fields)) if heard >= WORTH_A_FIELD or not fields else 0
     choices = (vote,) * voted
     counted = len(fields) + voted + len(offered.pairs)
     left = epsilon if control else epsilon - math.fsum(choices)
