@@ -32,6 +32,7 @@ class Source:
     make: Callable[[int, int, Path], None] | None = None
     folder: Path | None = None
     shares: Mapping[str, float] = field(default_factory=dict)  # of classes among private rows; equal where empty
+    classes: int = 0
     own: bool = False  # a user's table
     whole: bool = False  # of which every row is private: none was held back for tests
 
@@ -43,6 +44,11 @@ class Source:
         if not is_prepared(place):
             self.make(seed, private, place)
         return Split(self.name, self.paper, place, self.shares)
+
+    def most_private(self, root: Path, seed: int, private: int) -> int:
+        """How many private rows a class there are, on average, where so many are asked for."""
+        split = self.split(root, seed, private)
+        return len(split.private(private)) // max(1, len(split.schema.labels))
 
 
 @dataclass(frozen=True)
@@ -140,11 +146,13 @@ def open_source(
         known = ", ".join(NAMES)
         raise ConfigError("there is no such data", where=word, hint=f"give a file, a folder, or one of {known}")
     if place.is_dir() and is_prepared(place):
-        digest, known = Split(place.name, "", place).digest[:8], load_schema(place)
-        _require_label(known)
-        loader = loader_of(known.name) if known.name in NAMES else None
+        digest, there = Split(place.name, "", place).digest[:8], load_schema(place)
+        _require_label(there)
+        loader = loader_of(there.name) if there.name in NAMES else None
         paper, shares = (loader.paper, loader.shares) if loader else ("", {})
-        return Source(_slug(place.resolve().name), paper, digest, folder=place, shares=shares)
+        return Source(
+            _slug(place.resolve().name), paper, digest, folder=place, shares=shares, classes=len(there.labels)
+        )
     if schema is None and (loader := recognise(place)) is not None:
         return _loaded(loader.name, place, leaks)
     if schema is None:
@@ -156,7 +164,8 @@ def open_source(
 
 def _loaded(name: str, path: Path, leaks: bool | None) -> Source:
     loader = loader_of(name)
-    _require_label(Schema.load(loader.schema_file))
+    schema = Schema.load(loader.schema_file)
+    _require_label(schema)
     if not path.exists():
         raise ConfigError("there is no such file", where=str(path))
 
@@ -165,7 +174,14 @@ def _loaded(name: str, path: Path, leaks: bool | None) -> Source:
         write(loaded, folder, loader=loader, seed=seed)
 
     file = loader.locate(path) or path
-    return Source(name, loader.paper, _identity(str(file.resolve()), *_stamp(file), leaks), make, shares=loader.shares)
+    return Source(
+        name,
+        loader.paper,
+        _identity(str(file.resolve()), *_stamp(file), leaks),
+        make,
+        shares=loader.shares,
+        classes=len(schema.labels),
+    )
 
 
 def _own(path: Path, schema: Schema, test: Path | None) -> Source:
@@ -182,7 +198,9 @@ def _own(path: Path, schema: Schema, test: Path | None) -> Source:
         write(LoadedDataset(path.stem, path.name, schema, sides, len(rows), {}), folder, seed=seed)
 
     stamp = [*_stamp(path), schema.fingerprint(), *(_stamp(test) if test else ())]
-    return Source(_slug(path.stem), "", _identity(str(path.resolve()), *stamp), make, own=True, whole=test is not None)
+    name, whole = _slug(path.stem), test is not None
+    identity = _identity(str(path.resolve()), *stamp)
+    return Source(name, "", identity, make, classes=len(schema.labels), own=True, whole=whole)
 
 
 def _require_label(schema: Schema) -> None:
