@@ -26,6 +26,7 @@ from packaging.utils import canonicalize_name
 from ruamel.yaml import YAML
 
 import selpe
+from selpe.cli.demo import EXAMPLES
 from selpe.models.store.registry import REGISTRY
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,7 +72,7 @@ def test_the_wheel_holds_the_package_and_its_data_and_nothing_else() -> None:
     } <= data
     assert any(name.endswith(".j2") for name in data)
     assert data <= wheel
-    for example in ("triage", "credit"):
+    for example in EXAMPLES:
         assert {f"selpe/examples/{example}/{name}" for name in ("private.csv", "schema.yaml", "selpe.yaml")} <= wheel
     assert {name.partition("/")[0] for name in wheel} == {"selpe"}
     assert not [name for name in wheel if "__pycache__" in name or "/tests/" in name or "test_" in name]

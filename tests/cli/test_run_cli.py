@@ -568,6 +568,17 @@ def test_the_demo_for_machines_is_json_to_the_last_line(project: Path) -> None:
     assert (refused.code, "something already" in refused.err) == (2, True)
 
 
+def test_a_demo_of_a_table_without_a_label_counts_no_classes(project: Path) -> None:
+    result = selpe("demo", "--example", "maintenance", "--llm", "fake", "--records", "8")
+    assert result.code == 0, result.err
+    assert "80 invented reports of a maintenance team" in result.out
+    assert "S-CFG 100%: 8 of 8" in result.out
+    assert "records per class" not in result.out
+    assert Ledger.names(project / "selpe-demo" / "ledger") == ["maintenance-example"]
+    refused = selpe("demo", "--example", "nothing")
+    assert (refused.code, "anliegen" in refused.err) == (2, True)
+
+
 def test_help_is_there_for_every_command() -> None:
     for command in ("run", "resume", "preview", "runs", "release", "watch", "demo"):
         result = selpe(command, "--help")

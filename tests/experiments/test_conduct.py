@@ -251,6 +251,27 @@ def test_texts_that_are_written_before_any_choice_are_counted_once(tmp_path: Pat
     assert 0 < single == shared < apart
 
 
+def test_draws_with_measured_tables_are_estimated_by_what_each_writes_anew(tmp_path: Path) -> None:
+    settings = {**size().settings, "rounds": 1, "guides": "mixed", "measure": "auto"}
+    one, several = (
+        [
+            cell
+            for cell in DESIGNS["main"](
+                ask(size=size(draws=draws, per_class=12, settings=settings), methods=("selpe",), epsilons=[20.0])
+            )
+            if cell.row == "selpe"
+        ]
+        for draws in (1, 5)
+    )
+    with bench(tmp_path / "exp") as made:
+        single, shared = (outlook(grid, pending(grid, made), made).tokens for grid in (one, several))
+        done = conduct(several, made)
+    written = sum(result["run"]["fresh_tokens"] for result in done.results.values())
+    assert single < shared < 4 * single
+    assert written < 1.5 * shared
+    assert shared < 4 * written
+
+
 def test_cells_of_an_older_version_are_shown_and_done_again_on_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

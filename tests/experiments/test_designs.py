@@ -107,6 +107,26 @@ def test_scale_varies_the_private_rows_and_the_control_of_them() -> None:
     assert {cell.factors["rows"] for cell in found if cell.row == "control: private rows"} == {2, 4}
 
 
+def test_numbers_of_rows_that_a_data_set_does_not_have_are_left_out() -> None:
+    asked = ask(size=replace(ask().size, rows=(5, 20, 50, 100)), most_private={"desk": 30})
+    assert asked.rows("desk") == (5, 20, 50)  # of 50 a class, it has all that there are
+    assert asked.rows("other") == (5, 20, 50, 100)
+    assert {cell.private for cell in cells("scale", asked)} == {5, 20, 50}
+
+
+@pytest.mark.parametrize(("classes", "records"), [(2, 200), (3, 201), (5, 200), (7, 280)])
+def test_a_small_experiment_writes_at_least_two_hundred_records(classes: int, records: int) -> None:
+    asked = ask(size=SIZES["small"], classes={"desk": classes})
+    assert {cell.per_class * classes for cell in cells("main", asked)} == {records}
+    assert {cell.per_class for cell in cells("main", replace(asked, classes={}))} == {40}
+
+
+def test_medium_has_as_many_records_a_class_as_the_paper() -> None:
+    medium, paper = SIZES["medium"], SIZES["paper"]
+    assert (medium.per_class, medium.private, medium.seeds) == (paper.per_class, paper.private, paper.seeds)
+    assert (min(medium.rows), max(medium.rows)) == (5, 400)
+
+
 def test_hyper_varies_one_parameter_at_a_time() -> None:
     found = [cell for cell in cells("hyper", ask(size=size(settings={}))) if "parameter" in cell.factors]
     assert {cell.factors["parameter"] for cell in found} == {"rounds", "multiplicity", "batches", "temperature"}

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from published import ktas_file, lending_club_file, mimic_folder, openintro_file, water_file
+from published import (
+    b2w_file,
+    cfpb_file,
+    jobs_file,
+    ktas_file,
+    lending_club_file,
+    mimic_folder,
+    openintro_file,
+    water_file,
+)
 from selpe.errors import ConfigError, DataError, PrivacyError
 from selpe.experiments.loaders import NAMES, find, loader_of, recognise
 from selpe.experiments.loaders.enrich import require_local
@@ -26,22 +35,27 @@ def test_every_schema_has_descriptions_and_made_up_examples_of_every_class(name:
     schema = Schema.load(loader_of(name).schema_file)
     assert schema.description
     assert 8 <= len(schema.examples) <= 12
-    assert {schema.label_of(record) for record in schema.examples} == set(schema.labels)
+    assert {schema.label_of(record) or "" for record in schema.examples} == (set(schema.labels) or {""})
+    assert [violation for record in schema.examples for violation in schema.check(record)] == []
     assert not schema.unconfirmed
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_splits_asked_for_are_those_of_the_papers_table(name: str) -> None:
+def test_the_splits_asked_for_are_as_large_as_those_of_the_papers_table(name: str) -> None:
     loader = loader_of(name)
     assert sum(loader.validation.values()) == 500
     assert sum(loader.test.values()) == (1006 if name == "water" else 1000)  # the paper's own sum is off
-    assert set(loader.validation) == set(loader.test) == set(Schema.load(loader.schema_file).labels)
+    labels = set(Schema.load(loader.schema_file).labels) or {""}
+    assert set(loader.validation) == set(loader.test) == labels
+    assert set(loader.shares) in (set(), labels)
+    assert sum(loader.shares.values()) in (0, pytest.approx(1))
 
 
 def test_files_are_recognised_by_their_columns(tmp_path: Path) -> None:
     files = {
         "water": water_file(tmp_path), "ktas": ktas_file(tmp_path), "mimic-ed": mimic_folder(tmp_path / "mimic"),
-        "loan": lending_club_file(tmp_path),
+        "loan": lending_club_file(tmp_path), "jobs": jobs_file(tmp_path), "b2w": b2w_file(tmp_path),
+        "cfpb": cfpb_file(tmp_path),
     }  # fmt: skip
     for name, path in files.items():
         found = recognise(path)
@@ -152,12 +166,81 @@ def test_all_stays_of_a_person_are_on_one_side(tmp_path: Path) -> None:
     schema = load(loader, path).schema
     rows = list(_read(list(loader.rows(path)), loader, schema, RowTally(), longer=False))
     assert len({row.group for row in rows}) == 80
-    targets = Targets.of(dict.fromkeys("12345", 48), private=5, validation={"1": 10}, test={"2": 10})
+    private = dict.fromkeys("12345", 5)
+    targets = Targets.of(dict.fromkeys("12345", 48), private=private, validation={"1": 10}, test={"2": 10})
     sides = split(
         rows, label=lambda row: str(row.record["acuity"]), group=lambda row: row.group, targets=targets, seed="x"
     )
     groups = [{row.group for row in part} for part in sides.values()]
     assert sum(map(len, groups)) == len(set.union(*groups))
+
+
+# -- a rare class ----------------------------------------------------------------------------------------------------
+
+
+def test_frauds_are_one_in_ten_on_the_private_side(tmp_path: Path) -> None:
+    loaded = load(loader_of("jobs"), jobs_file(tmp_path, real=3000, frauds=300), private=20)
+    assert loaded.counts("private") == {"false": 36, "true": 4}
+    assert loaded.counts("test")["false"] == 900
+    assert 90 <= loaded.counts("test")["true"] <= 100  # equal advertisements stand on one side
+    few = load(loader_of("jobs"), jobs_file(tmp_path), private=20)
+    assert few.counts("private")["true"] == 4
+
+
+def test_advertisements_lose_masks_and_mark_up_and_equal_ones_stay_together(tmp_path: Path) -> None:
+    loaded = load(loader_of("jobs"), jobs_file(tmp_path))
+    records = everything(loaded)
+    assert not [text for record in records for text in map(str, record.values()) if "#" in text or "<p>" in text]
+    assert {record["company_profile"] for record in records} == {None, "We make hinges & locks."}
+    assert loaded.dirt["'description': missing, row left out"] == 1
+    assert loaded.dirt["'description': texts cut to 600 letters"] == 1
+    assert loaded.dirt["'description': masks and mark-up removed"] == 200
+    held = [{record["description"] for record in side} for side in loaded.sides.values()]
+    assert sum(map(len, held)) == len(set.union(*held))
+
+
+# -- another language, days, several texts ---------------------------------------------------------------------------
+
+
+def test_reviews_between_semicolons_keep_their_accents_and_days(tmp_path: Path) -> None:
+    loaded = load(loader_of("b2w"), b2w_file(tmp_path))
+    records = everything(loaded)
+    assert 120 <= len(records) <= 150  # the reviews of a person stand on one side
+    assert any("não chegou" in str(record["review_text"]) for record in records)
+    assert any("quebrado; péssimo" in str(record["review_text"]) for record in records)
+    assert {record["submitted"] for record in records} == {f"2018-0{month}-11" for month in range(1, 6)}
+    assert {record["birth_year"] for record in records} == {1984, None}
+    assert "recommends" not in loaded.schema.names
+    assert "recommends" in load(loader_of("b2w"), b2w_file(tmp_path), leaks=True).schema.names
+    assert loaded.dirt["'review_text': missing, row left out"] == 1
+
+
+# -- no label, long texts --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_complaints_without_a_label_are_split_by_number_alone(tmp_path: Path, zipped: bool) -> None:
+    loaded = load(loader_of("cfpb"), cfpb_file(tmp_path, zipped=zipped), private=20)
+    assert loaded.schema.label is None
+    assert len(loaded.sides["private"]) == 20
+    assert loaded.counts("private") == {}
+    records = everything(loaded)
+    lengths = [len(str(record["narrative"])) for record in records]
+    assert 300 <= min(lengths) < max(lengths) <= 600
+    assert all("XX/XX" not in str(record["narrative"]) for record in records)
+    assert loaded.dirt["rows without the text, left out"] >= 40
+    assert loaded.dirt["rows that contradict a rule of the schema, left out"] == 1
+    assert {record["state"] for record in records} == {"OH", None}
+    assert "fewer rows than the split asks for" in loaded.notes[0]
+
+
+def test_a_set_without_a_label_says_so_where_it_is_written(tmp_path: Path) -> None:
+    loader = loader_of("cfpb")
+    write(load(loader, cfpb_file(tmp_path), private=20), tmp_path / "set", loader=loader)
+    said = (tmp_path / "set" / "README.md").read_text(encoding="utf-8")
+    assert "There is no label." in said
+    assert "| file | all | what it is for |\n|---|---|---|\n| `private.csv` | 20 |" in said
+    assert "records: 100" in (tmp_path / "set" / "selpe.yaml").read_text(encoding="utf-8")
 
 
 # -- loans -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench_world import source, table
-from published import ktas_file
+from published import cfpb_file, jobs_file, ktas_file
 from selpe.errors import ConfigError, DataError
 from selpe.experiments.loaders import loader_of
 from selpe.experiments.loaders.load import load
@@ -71,6 +71,16 @@ def test_a_publishers_file_is_recognised_and_a_prepared_folder_taken_as_it_is(tm
     assert prepared.split(tmp_path, 3, 20).digest == prepared.split(tmp_path, 4, 5).digest
 
 
+def test_a_rare_class_stays_rare_at_every_number_of_private_rows(tmp_path: Path) -> None:
+    path = jobs_file(tmp_path, real=500, frauds=60)
+    prepared = tmp_path / "ready"
+    write(load(loader_of("jobs"), path, private=20), prepared, loader=loader_of("jobs"))
+    for word in ("jobs", str(prepared)):
+        split = open_source(word, folder=tmp_path).split(tmp_path / "data", 0, 20)
+        for per_class, counts in ((20, {"false": 36, "true": 4}), (5, {"false": 9, "true": 1})):
+            assert Counter(split.schema.label_of(row) for row in split.private(per_class)) == counts
+
+
 def test_leaks_make_another_split(tmp_path: Path) -> None:
     ktas_file(tmp_path)
     names = [
@@ -88,5 +98,9 @@ def test_what_is_no_data_is_refused_with_what_to_do(tmp_path: Path) -> None:
     UNLABELLED.save(tmp_path / "plain.yaml")
     with pytest.raises(ConfigError, match="schema with a label"):
         open_source(str(tmp_path / "desk.csv"), folder=tmp_path, schema=tmp_path / "plain.yaml")
+    write(load(loader_of("cfpb"), cfpb_file(tmp_path)), tmp_path / "told", loader=loader_of("cfpb"))
+    for word in ("cfpb", str(tmp_path / "told")):
+        with pytest.raises(ConfigError, match="schema with a label"):
+            open_source(word, folder=tmp_path)
     with pytest.raises(ConfigError, match="no file of 'water'"):
         open_source("water", folder=tmp_path)

@@ -96,12 +96,13 @@ def test_the_line_grammar_is_one_that_llguidance_takes() -> None:
         assert LLMatcher.validate_grammar(line_grammar(SCHEMA, fixed)) == ""
 
 
-@pytest.mark.parametrize("path", ["triage", "credit"])
+@pytest.mark.parametrize("path", ["triage", "credit", "anliegen", "maintenance"])
 def test_the_shipped_examples_have_line_grammars(path: str) -> None:
     from pathlib import Path
 
     schema = Schema.load(Path(__file__).resolve().parents[2] / "examples" / path / "schema.yaml")
-    assert LLMatcher.validate_grammar(line_grammar(schema, {schema.label or "": schema.labels[0]})) == ""
+    fixed = {schema.label: schema.labels[0]} if schema.label else {}
+    assert LLMatcher.validate_grammar(line_grammar(schema, fixed)) == ""
 
 
 def test_json_is_constrained_by_schema_and_lines_by_grammar() -> None:

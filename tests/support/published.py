@@ -125,10 +125,81 @@ def openintro_file(folder: Path) -> Path:
     return written(folder / "loans_full_schema.csv", columns, rows)
 
 
-def written(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Path:
+def jobs_file(folder: Path, *, real: int = 180, frauds: int = 20) -> Path:
+    """EMSCAD's csv: masks, mark-up, columns that are not read; every advertisement stands twice, under two titles."""
+    columns = (
+        "job_id", "title", "location", "department", "salary_range", "company_profile", "description", "requirements",
+        "benefits", "telecommuting", "has_company_logo", "has_questions", "employment_type", "required_experience",
+        "required_education", "industry", "function", "fraudulent",
+    )  # fmt: skip
+    chance = random.Random(4)
+    rows: list[Sequence[object]] = []
+    for number in range(real + frauds):
+        fraud = int(number >= real)
+        told = f"Work number {number // 2} {'at home for quick money' if fraud else 'in our workshop with a team'}."
+        rows.append(
+            [number + 1, chance.choice(("Clerk", "Driver", "Nurse")), chance.choice(("US, OH, Akron", "")), "", "",
+             "" if fraud else "<p>We make hinges &amp; locks. #URL_0f3c#</p>", f"{told} #EMAIL_12ab#\r\nApply now.",
+             chance.choice(("", "A driving licence")), "Lunch", chance.choice("01"), 1 - fraud, chance.choice("01"),
+             chance.choice(("Full-time", "Contract", "")), chance.choice(("Entry level", "Not Applicable", "")), "", "",
+             chance.choice(("Sales", "")), fraud]
+        )  # fmt: skip
+    rows.append([9999, "Cook", "", "", "", "", "", "", "", 0, 1, 0, "", "", "", "", "", 0])  # says nothing of the job
+    rows.append([9998, "Cook", "", "", "", "", "long " * 200, "", "", 0, 1, 0, "", "", "", "", "", 0])
+    return written(folder / "fake_job_postings.csv", columns, rows)
+
+
+def b2w_file(folder: Path, *, per_class: int = 30) -> Path:
+    """B2W-Reviews01: cells between semicolons, times of day, years of birth as floats, two reviews a person."""
+    columns = (
+        "submission_date", "reviewer_id", "product_id", "product_name", "product_brand", "site_category_lv1",
+        "site_category_lv2", "review_title", "overall_rating", "recommend_to_a_friend", "review_text",
+        "reviewer_birth_year", "reviewer_gender", "reviewer_state",
+    )  # fmt: skip
+    words = {"1": "não chegou", "2": "veio quebrado; péssimo", "3": "é razoável", "4": "gostei, é bom", "5": "adorei"}
+    chance = random.Random(5)
+    rows: list[Sequence[object]] = []
+    for number in range(5 * per_class):
+        rating = str(1 + number % 5)
+        rows.append(
+            [f"2018-0{1 + number % 5}-11 06:23:22", f"person{number // 2}", 100 + number, "Cafeteira Elétrica 127V", "",
+             "Eletroportáteis", "Cafeteiras", chance.choice(("", "Minha opinião")), rating,
+             "Yes" if rating > "3" else "No", f"{words[rating]} {number}", chance.choice(("1984.0", "", "1800.0")),
+             chance.choice("FM"), chance.choice(("SP", "RJ", ""))]
+        )  # fmt: skip
+    rows.append(["2018-01-02 10:00:00", "someone", 1, "Copo", "", "", "", "", 5, "Yes", "", "", "", ""])
+    return written(folder / "B2W-Reviews01.csv", columns, rows, between=";")
+
+
+def cfpb_file(folder: Path, *, count: int = 120, zipped: bool = False) -> Path:
+    """The CFPB's csv: two days, masks, stories of many lengths; a third has none or a short one; no class anywhere."""
+    columns = (
+        "Date received", "Product", "Sub-product", "Issue", "Sub-issue", "Consumer complaint narrative",
+        "Company public response", "Company", "State", "ZIP code", "Tags", "Consumer consent provided?",
+        "Submitted via", "Date sent to company", "Company response to consumer", "Timely response?",
+        "Consumer disputed?", "Complaint ID",
+    )  # fmt: skip
+    said = "fee bank letter phone clerk account twice never paid month asked manager answer number loan wrote".split()
+    chance = random.Random(6)
+    rows: list[Sequence[object]] = []
+    for number in range(count):
+        length = (0, 12, 60, 90, 70, 150)[number % 6]
+        words = " ".join(chance.choice(said) for _ in range(length))
+        story = f"On XX/XX/XXXX my {words} {number}" if words else ""
+        rows.append(
+            [f"2021-03-{1 + number % 28:02}", "Mortgage", "", "Trouble during payment process", "",
+             story, "", "BANK", chance.choice(("OH", "ZZ", "")), "441XX",
+             "", "Consent provided", "Web", f"2021-04-{1 + number % 28:02}", "Closed with explanation",
+             chance.choice(("Yes", "No")), "N/A", 4_000_000 + number]
+        )  # fmt: skip
+    rows[2] = ["2021-06-01", *rows[2][1:]]  # received after it was sent
+    return written(folder / f"complaints.csv{'.gz' if zipped else ''}", columns, rows)
+
+
+def written(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]], *, between: str = ",") -> Path:
     """The rows as csv, compressed where the name says so."""
     text = io.StringIO()
-    writer = csv.writer(text)
+    writer = csv.writer(text, delimiter=between)
     writer.writerow(columns)
     writer.writerows(rows)
     path.parent.mkdir(parents=True, exist_ok=True)

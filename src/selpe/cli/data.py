@@ -1,4 +1,4 @@
-"""`selpe data`: the paper's data sets from the files as their publishers ship them."""
+"""`selpe data`: the paper's data sets and some of other kinds, from the files as their publishers ship them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ Source = Annotated[Path, typer.Argument(help="The publisher's file, or the folde
 To = Annotated[Path | None, typer.Option("--out", help="The folder to write to; default: the name of the data set.")]
 Seed = Annotated[int, typer.Option(min=0, help="Which split.")]
 Private = Annotated[int, typer.Option(min=1, max=5000, help="Private rows a class.")]
+PrivateInAll = Annotated[int, typer.Option("--private", min=1, max=5000, help="Private rows; there are no classes.")]
 Leaks = Annotated[
     bool | None,
     typer.Option(
@@ -35,7 +36,10 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite files that are t
 def register(app: typer.Typer) -> None:
     """Adds the command group."""
     group = typer.Typer(no_args_is_help=True, help="Data sets of the experiments: table, schema and splits.")
-    for name, command in (("water", water), ("mimic-ed", mimic_ed), ("ktas", ktas), ("loan", loan)):
+    for name, command in (
+        ("water", water), ("mimic-ed", mimic_ed), ("ktas", ktas), ("loan", loan), ("jobs", jobs), ("b2w", b2w),
+        ("cfpb", cfpb),
+    ):  # fmt: skip
         group.command(name)(command)
     app.add_typer(group, name="data")
 
@@ -62,6 +66,23 @@ def loan(path: Source, out_folder: To = None, *, seed: Seed = 0, private: Privat
          enrich: Enrich = "auto", force: Force = False) -> None:  # fmt: skip
     """LendingClub loans, grades A to G: LendingClub's own files, or openintro's table."""
     _do("loan", path, out_folder, seed=seed, private=private, leaks=leaks, enrich=enrich, force=force)
+
+
+def jobs(path: Source, out_folder: To = None, *, seed: Seed = 0, private: Private = 20, force: Force = False) -> None:
+    """Job advertisements (EMSCAD), of which one in ten is a fraud: as many rows in all, and the rare class rare."""
+    _do("jobs", path, out_folder, seed=seed, private=private, leaks=None, enrich="off", force=force)
+
+
+def b2w(path: Source, out_folder: To = None, *, seed: Seed = 0, private: Private = 20, leaks: Leaks = None,
+        force: Force = False) -> None:  # fmt: skip
+    """Reviews of a Brazilian shop in Portuguese (B2W-Reviews01), ratings 1 to 5, with days and several texts."""
+    _do("b2w", path, out_folder, seed=seed, private=private, leaks=leaks, enrich="off", force=force)
+
+
+def cfpb(path: Source, out_folder: To = None, *, seed: Seed = 0, private: PrivateInAll = 100,
+         force: Force = False) -> None:  # fmt: skip
+    """Consumers' complaints about banks (CFPB): stories of 300 to 600 characters, two days, and no label."""
+    _do("cfpb", path, out_folder, seed=seed, private=private, leaks=None, enrich="off", force=force)
 
 
 def _do(
@@ -115,6 +136,7 @@ def _report(loaded: LoadedDataset, folder: Path) -> None:
         {
             "data": {
                 "name": loaded.name, "folder": str(folder), "rows": loaded.rows, "sides": sides,
+                "records": {side: len(records) for side, records in loaded.sides.items()},
                 "fields": list(loaded.schema.names), "dirt": dict(loaded.dirt), "notes": list(loaded.notes),
             }
         }
@@ -128,9 +150,10 @@ def _report(loaded: LoadedDataset, folder: Path) -> None:
 
     table = Table("rows", *loaded.schema.labels, "all", box=None, pad_edge=False, header_style="bold")
     for side, counts in sides.items():
-        table.add_row(side, *(f"{count:,}" for count in counts.values()), f"{sum(counts.values()):,}")
-    console = out()
-    console.print(f"[bold]{loaded.title}[/]: {loaded.rows:,} rows read; the class is '{loaded.schema.label}'")
+        table.add_row(side, *(f"{count:,}" for count in counts.values()), f"{len(loaded.sides[side]):,}")
+    console, label = out(), loaded.schema.label
+    said = "there is no label" if label is None else f"the class is '{label}'"
+    console.print(f"[bold]{loaded.title}[/]: {loaded.rows:,} rows read; {said}")
     print_table(console, table)
     for what, count in sorted(loaded.dirt.items()):
         console.print(f"[dim]{count:,} × {what}[/]", highlight=False)

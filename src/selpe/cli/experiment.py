@@ -31,7 +31,8 @@ Data = Annotated[
 ]
 DataFolder = Annotated[Path, typer.Option(help="Where the files of loaders lie that are given by name.")]
 SizeName = Annotated[
-    Literal["tiny", "small", "paper"], typer.Option(help="Minutes, an hour or two, or the paper's own (a GPU server).")
+    Literal["tiny", "small", "medium", "paper"],
+    typer.Option(help="Minutes, some hours, a night a split, or the paper's own (a GPU server)."),
 ]
 Llm = Annotated[list[str] | None, typer.Option(help="The model: a name, a GGUF file, or a URL.")]
 EncoderName = Annotated[str, typer.Option(help="The encoder: minilm, hash, st:name, or a URL.")]
@@ -118,6 +119,7 @@ def _command(name: str) -> Callable[..., None]:
         amounts = replace(
             amounts,
             per_class=records or amounts.per_class,
+            least=0 if records else amounts.least,
             private=private or (ALL_ROWS if whole else amounts.private),
             views=tuple(_split(views)) or amounts.views,
             draws=draws or amounts.draws,
@@ -126,6 +128,11 @@ def _command(name: str) -> Callable[..., None]:
             name, amounts, list(sources), seeds=seeds, epsilons=_words(epsilon), methods=_split(methods), base=base,
             llms=_words(llm), settings=assigned(setting or []), vary=_split(vary),
         )  # fmt: skip
+        ask = replace(ask, classes={data: source.classes for data, source in sources.items()})
+        if name == "scale":
+            place, most = out_folder / "data", max(amounts.rows)
+            there = {data: source.most_private(place, ask.seeds[0], most) for data, source in sources.items()}
+            ask = replace(ask, most_private=there)
         with kept_to_cores(job, jobs):
             do_grid(
                 name,
@@ -190,8 +197,8 @@ def _ask(
     return Ask(
         size=size,
         data=data,
-        # A comparison should be ready within an hour; the experiments need standard errors.
-        seeds=_seeds(seeds, 1 if name == "compare" and size.name == "small" else size.seeds),
+        # A comparison should be ready soon; the experiments need standard errors.
+        seeds=_seeds(seeds, 1 if name == "compare" and size.name in ("small", "medium") else size.seeds),
         epsilons=tuple(_number(word) for word in epsilons) or usual,
         methods=tuple(arm_of(word).name for word in methods) or tuple(ARMS),
         llms=tuple(llms) or ("smollm2",),

@@ -219,7 +219,7 @@ def _finish(name: str, ask: Ask, cells: Sequence[Cell], bench: Bench, failed: Ma
         views=ask.size.views,
         on=bench.judge.on,
         seeds=ask.seeds,
-        per_class=ask.size.per_class,
+        per_class=max(map(ask.per_class, ask.data)),
         epsilons=ask.epsilons,
         papers={data: source.paper for data, source in bench.sources.items()},
         skipped=refused(cells, bench),

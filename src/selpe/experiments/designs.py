@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from selpe.config.methods import is_gaussian
@@ -49,6 +50,8 @@ class Ask:
     llms: Sequence[str] = ("smollm2",)
     base: str = "selpe"  # of ablation, hyper-parameters and backbones
     vary: Sequence[str] = ()  # parameters of hyper, or parts of the ablation; all where empty
+    classes: Mapping[str, int] = field(default_factory=dict)  # of each data set, where they are known
+    most_private: Mapping[str, int] = field(default_factory=dict)  # rows a class that there are, where it is known
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def cell(
@@ -72,8 +75,18 @@ class Ask:
         own = {name: value for name, value in every.items() if not is_gaussian(name) or name == arm.method}
         return Cell(
             data, seed, arm.name if row is None else row, "run", arm.method, epsilon, llm or self.llms[0],
-            self.size.per_class, private or self.size.private, own, dict(factors or {}), draw,
+            self.per_class(data), private or self.size.private, own, dict(factors or {}), draw,
         )  # fmt: skip
+
+    def per_class(self, data: str) -> int:
+        """Synthetic records a class of a data set."""
+        return self.size.records_of(self.classes.get(data, 0))
+
+    def rows(self, data: str) -> tuple[int, ...]:
+        """Private rows a class to compare: a number is left out where the one before it is more than there are."""
+        numbers = sorted(self.size.rows)
+        most = self.most_private.get(data, numbers[-1])
+        return (*numbers[:1], *(more for less, more in pairwise(numbers) if less < most))
 
     def draws(self, data: str, seed: int, arm: Arm, epsilon: float, **more: Any) -> Iterator[Cell]:
         """A run of an arm; of SelPE, as many as the size draws.
@@ -102,7 +115,7 @@ class Ask:
         """The two controls that train on real rows."""
         rows = private or self.size.private
         for row, kind in ((PRIVATE_ROWS, "private rows"), (REAL_ROWS, "real rows")):
-            yield Cell(data, seed, row, kind, "", 0.0, "", self.size.per_class, rows, {}, dict(factors or {}))  # type: ignore[arg-type]
+            yield Cell(data, seed, row, kind, "", 0.0, "", self.per_class(data), rows, {}, dict(factors or {}))  # type: ignore[arg-type]
 
 
 def varied(ask: Ask, known: Iterable[str]) -> tuple[str, ...]:
@@ -153,7 +166,7 @@ def backbone(ask: Ask) -> Iterator[Cell]:
 def scale(ask: Ask) -> Iterator[Cell]:
     """Methods × private rows a class, at one ε: the figure on stability."""
     for data, seed in _places(ask):
-        for rows in ask.size.rows:
+        for rows in ask.rows(data):
             told: dict[str, Factor] = {"rows": rows}
             yield from ask.controls(data, seed, private=rows, factors=told)
             for name in ask.methods:

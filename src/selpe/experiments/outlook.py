@@ -1,5 +1,7 @@
-"""What a grid will take, before it starts: cells, tokens, time. Answers that cells surely share are counted once,
-others for each of them, so that it is an upper estimate."""
+"""What a grid will take, before it starts: cells, tokens, time.
+
+Answers that cells share are counted once, others for each of them.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ class GridOutlook:
 
 def outlook(cells: Sequence[Cell], todo: Sequence[Cell], bench: Bench) -> GridOutlook:
     """The estimate for what is still to do."""
-    known: dict[tuple[Any, ...], tuple[int, float, str]] = {}
+    known: dict[tuple[Any, ...], tuple[int, float, str, float]] = {}
     by_row: dict[str, float] = {}
     there = {_pool(cell) for cell in cells if bench.result(cell) is not None}
     tokens, bases = 0, dict.fromkeys(["nothing to do"])
@@ -54,12 +56,15 @@ def outlook(cells: Sequence[Cell], todo: Sequence[Cell], bench: Bench) -> GridOu
         written, seconds, basis = 0, 0.0, ""
         if cell.kind == "run":
             told = sorted((name, value) for name, value in cell.settings.items() if name not in _UNTOLD)
-            alike = (cell.data, cell.method, cell.llm, cell.per_class, str(told))
+            # What is measured depends on ε and on the rows.
+            spent = (cell.epsilon, cell.private) if cell.method == "selpe" else ()
+            alike = (cell.data, cell.method, cell.llm, cell.per_class, str(told), *spent)
             if alike not in known:
                 known[alike] = _estimate(cell, bench)
-            written, seconds, basis = known[alike]
+            written, seconds, basis, anew = known[alike]
             if (pool := _pool(cell)) is not None:
-                written, seconds = (0, 0.0) if pool in there else (written, seconds)
+                if pool in there:
+                    written, seconds = round(written * anew), seconds * anew
                 there.add(pool)
         tokens += written
         by_row[cell.row] = by_row.get(cell.row, 0.0) + seconds + judging
@@ -74,16 +79,15 @@ def outlook(cells: Sequence[Cell], todo: Sequence[Cell], bench: Bench) -> GridOu
 
 
 def _pool(cell: Cell) -> tuple[Any, ...] | None:
-    """The texts of a run that writes all before its first private choice: ε and draws share them. Else None."""
+    """The texts that a run writes before its first private choice: ε and draws share them. Else None."""
     settings = cell.settings
-    if settings.get("measure") != "off":
-        return None  # what is written around measured facts is another text at every ε and draw
     if cell.method != "selpe" or settings.get("rounds") != 1 or settings.get("guides") not in _NOT_VOTED:
         return None
     return cell.data, cell.seed, cell.llm, cell.per_class, *(settings.get(name) for name in _OF_TEXTS)
 
 
-def _estimate(cell: Cell, bench: Bench) -> tuple[int, float, str]:
+def _estimate(cell: Cell, bench: Bench) -> tuple[int, float, str, float]:
+    """Tokens, seconds, where that is from, and the share that is written around what was measured: at every draw."""
     from selpe.run.methods import recipe_of
 
     config, split = bench.config(cell), bench.split(cell)
@@ -92,11 +96,14 @@ def _estimate(cell: Cell, bench: Bench) -> tuple[int, float, str]:
         plan = recipe.plan(config, split.schema, len(split.private(cell.private)))
         found = recipe.estimate(config, split.schema, plan, [])
     except SelPEError:
-        return 0, 0.0, "no estimate for some cells"
+        return 0, 0.0, "no estimate for some cells", 0.0
+    # Of the records of the core, so many need not be written anew; they are what is expected less than is possible.
+    core = min(config.records, config.core)
+    anew = (core - (found.candidates - found.likely)) / max(1, found.likely) if found.likely < found.candidates else 0.0
     speed = speed_of(bench.root / "answers", cell.llm)
     if speed is None or "training" in found.basis:
-        return found.completion_tokens, found.seconds, found.basis
-    return found.completion_tokens, found.completion_tokens / speed, "the speed of earlier cells"
+        return found.completion_tokens, found.seconds, found.basis, anew
+    return found.completion_tokens, found.completion_tokens / speed, "the speed of earlier cells", anew
 
 
 def _judging(cells: Sequence[Cell], bench: Bench) -> float:

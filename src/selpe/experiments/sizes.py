@@ -1,4 +1,4 @@
-"""How large an experiment is: minutes on two cores, an hour or two, or the paper's setting for a server with a GPU."""
+"""How large an experiment is: minutes on two cores, an evening, a night a split, or the paper's setting for a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Size:
     """The amounts of an experiment. `settings` are those of the runs; `most_test` caps test rows a class."""
 
     name: str
-    per_class: int  # synthetic records
+    per_class: int  # synthetic records, or more where a table has few classes: see `least`
     private: int  # private rows a class
     seeds: int
     epsilons: tuple[float, ...]
@@ -26,6 +26,11 @@ class Size:
     settings: Mapping[str, Any] = field(default_factory=dict)
     draws: int = 1  # of SelPE's private choices, for each split and ε
     slow_at: tuple[float, ...] = ()  # ε at which slow methods are run, among several; all where empty
+    least: int = 0  # synthetic records in all, however few classes there are
+
+    def records_of(self, classes: int) -> int:
+        """Synthetic records a class of a table with so many classes."""
+        return max(self.per_class, math.ceil(self.least / classes)) if classes else self.per_class
 
 
 _EMBEDDED = ("minilm", "boosted")
@@ -55,11 +60,12 @@ SIZES: Mapping[str, Size] = {
         ),
         Size(
             "small",
-            per_class=12,
+            per_class=40,
+            least=200,  # more records are free of ε
             private=20,
             seeds=3,
             epsilons=(4.0, 2.0, 1.0),  # ε = ∞ is among the controls
-            draws=8,
+            draws=4,
             slow_at=(4.0,),
             most_test=None,
             views=_EMBEDDED,
@@ -76,6 +82,28 @@ SIZES: Mapping[str, Size] = {
                 "ctcl": {**_TRAINING_SMALL, "public_records": 60, "topics": 6},
                 "dpgen": _TRAINING_SMALL,
                 # An encoder of 22 million parameters: a better classifier than a small generator, and six times faster.
+                "dpds": {"model": "minilm", "steps": 10, "stretches": 2, "tokens": 192},
+            },
+        ),
+        Size(
+            "medium",
+            per_class=400,
+            private=20,
+            seeds=3,
+            epsilons=(4.0, 2.0, 1.0),
+            draws=2,
+            slow_at=(4.0,),
+            most_test=None,
+            views=_EMBEDDED,
+            rows=(5, 20, 50, 100, 200, 400),
+            hyper={
+                "rounds": (1, 2, 3), "multiplicity": (1, 2, 3), "batches": (1, 2, 4), "temperature": (0.6, 1.0, 1.4),
+            },
+            settings={
+                "rounds": 1, "guides": "mixed",
+                "augpe": {"rounds": 2, "expansion": 2},
+                "ctcl": {**_TRAINING_SMALL, "public_records": 60, "topics": 6},
+                "dpgen": _TRAINING_SMALL,
                 "dpds": {"model": "minilm", "steps": 10, "stretches": 2, "tokens": 192},
             },
         ),

@@ -16,7 +16,7 @@ from selpe.errors import ConfigError, DataError
 from selpe.experiments.grid import ALL_ROWS
 from selpe.experiments.loaders import NAMES, find, loader_of, recognise
 from selpe.experiments.loaders.load import LoadedDataset, load
-from selpe.experiments.loaders.split import SIDES, Targets, split
+from selpe.experiments.loaders.split import SIDES, Targets, apportioned, split
 from selpe.experiments.loaders.write import is_prepared, load_schema, write
 from selpe.intake import parse_records, read_table, write_table
 from selpe.schema import Record, Schema
@@ -31,17 +31,24 @@ class Source:
     identity: str
     make: Callable[[int, int, Path], None] | None = None
     folder: Path | None = None
+    shares: Mapping[str, float] = field(default_factory=dict)  # of classes among private rows; equal where empty
+    classes: int = 0
     own: bool = False  # a user's table
     whole: bool = False  # of which every row is private: none was held back for tests
 
     def split(self, root: Path, seed: int, private: int) -> Split:
         """The split of a seed with up to so many private rows a class, made at first use."""
         if self.make is None:
-            return Split(self.name, self.paper, self.folder or root)
+            return Split(self.name, self.paper, self.folder or root, self.shares)
         place = root / f"{self.name}-{self.identity}" / f"private-{private}-seed-{seed}"
         if not is_prepared(place):
             self.make(seed, private, place)
-        return Split(self.name, self.paper, place)
+        return Split(self.name, self.paper, place, self.shares)
+
+    def most_private(self, root: Path, seed: int, private: int) -> int:
+        """How many private rows a class there are, on average, where so many are asked for."""
+        split = self.split(root, seed, private)
+        return len(split.private(private)) // max(1, len(split.schema.labels))
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,7 @@ class Split:
     name: str
     paper: str
     folder: Path
+    shares: Mapping[str, float] = field(default_factory=dict)
     _sides: dict[str, list[Record]] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -76,8 +84,11 @@ class Split:
         return found.hexdigest()
 
     def private(self, per_class: int) -> list[Record]:
-        """Up to so many private rows of each class, the first ones: fewer are always among more."""
-        return capped(self.schema, self.side("private"), per_class)
+        """Up to so many private rows of each class, the first ones: fewer are always among more.
+
+        Where classes have shares, there are as many rows in all, and a rare class stays rare.
+        """
+        return capped(self.schema, self.side("private"), apportioned(per_class, self.schema.labels, self.shares))
 
     def private_file(self, per_class: int) -> Path:
         """The file of those rows."""
@@ -94,26 +105,26 @@ class Split:
         rows = self.side(side)
         if not rows:
             raise DataError(f"there are no {side} rows", where=str(self.folder), hint="give --test, or another --on")
-        return rows if most is None else capped(self.schema, rows, most)
+        return rows if most is None else capped(self.schema, rows, dict.fromkeys(self.schema.labels, most))
 
     def real(self, per_class: int, private: int, *, on: str) -> list[Record]:
         """Real rows to train on: as many of each class as there are synthetic ones, or as many as there are."""
         spare = self.side("reserve") + ([] if on == "validation" else self.side("validation"))
-        return capped(self.schema, self.private(private) + spare, per_class)
+        return capped(self.schema, self.private(private) + spare, dict.fromkeys(self.schema.labels, per_class))
 
     def strangers(self) -> list[Record]:
         """Real rows that no method has seen, as a comparison for attacks."""
         return [record for side in ("validation", "reserve", "test") for record in self.side(side)]
 
 
-def capped(schema: Schema, rows: Sequence[Record], most: int) -> list[Record]:
+def capped(schema: Schema, rows: Sequence[Record], most: Mapping[str, int]) -> list[Record]:
     """The first rows of each class, in their order."""
-    seen: Counter[str | None] = Counter()
+    seen: Counter[str] = Counter()
     kept = []
     for row in rows:
-        label = schema.label_of(row)
+        label = schema.label_of(row) or ""
         seen[label] += 1
-        if seen[label] <= most:
+        if seen[label] <= most.get(label, 0):
             kept.append(row)
     return kept
 
@@ -135,8 +146,13 @@ def open_source(
         known = ", ".join(NAMES)
         raise ConfigError("there is no such data", where=word, hint=f"give a file, a folder, or one of {known}")
     if place.is_dir() and is_prepared(place):
-        digest = Split(place.name, "", place).digest[:8]
-        return Source(_slug(place.resolve().name), _paper_name(load_schema(place).name), digest, folder=place)
+        digest, there = Split(place.name, "", place).digest[:8], load_schema(place)
+        _require_label(there)
+        loader = loader_of(there.name) if there.name in NAMES else None
+        paper, shares = (loader.paper, loader.shares) if loader else ("", {})
+        return Source(
+            _slug(place.resolve().name), paper, digest, folder=place, shares=shares, classes=len(there.labels)
+        )
     if schema is None and (loader := recognise(place)) is not None:
         return _loaded(loader.name, place, leaks)
     if schema is None:
@@ -148,6 +164,8 @@ def open_source(
 
 def _loaded(name: str, path: Path, leaks: bool | None) -> Source:
     loader = loader_of(name)
+    schema = Schema.load(loader.schema_file)
+    _require_label(schema)
     if not path.exists():
         raise ConfigError("there is no such file", where=str(path))
 
@@ -156,13 +174,19 @@ def _loaded(name: str, path: Path, leaks: bool | None) -> Source:
         write(loaded, folder, loader=loader, seed=seed)
 
     file = loader.locate(path) or path
-    return Source(name, loader.paper, _identity(str(file.resolve()), *_stamp(file), leaks), make)
+    return Source(
+        name,
+        loader.paper,
+        _identity(str(file.resolve()), *_stamp(file), leaks),
+        make,
+        shares=loader.shares,
+        classes=len(schema.labels),
+    )
 
 
 def _own(path: Path, schema: Schema, test: Path | None) -> Source:
     """A user's own table: split as the loaders do, or all of it private where test rows are given."""
-    if schema.label is None:
-        raise ConfigError("an experiment needs a schema with a label", where=schema.name)
+    _require_label(schema)
     schema.require_confirmed()
 
     def make(seed: int, private: int, folder: Path) -> None:
@@ -174,7 +198,18 @@ def _own(path: Path, schema: Schema, test: Path | None) -> Source:
         write(LoadedDataset(path.stem, path.name, schema, sides, len(rows), {}), folder, seed=seed)
 
     stamp = [*_stamp(path), schema.fingerprint(), *(_stamp(test) if test else ())]
-    return Source(_slug(path.stem), "", _identity(str(path.resolve()), *stamp), make, own=True, whole=test is not None)
+    name, whole = _slug(path.stem), test is not None
+    identity = _identity(str(path.resolve()), *stamp)
+    return Source(name, "", identity, make, classes=len(schema.labels), own=True, whole=whole)
+
+
+def _require_label(schema: Schema) -> None:
+    if schema.label is None:
+        raise ConfigError(
+            "an experiment needs a schema with a label",
+            where=schema.name,
+            hint="run the method itself: `selpe run`, then `selpe evaluate`",
+        )
 
 
 def _records(path: Path, schema: Schema) -> list[Record]:
@@ -188,7 +223,10 @@ def _parted(rows: list[Record], schema: Schema, seed: int, private: int) -> dict
     """Private rows per class; of the rest, a third for validation and two thirds for the test."""
     there = Counter(schema.label_of(row) or "" for row in rows)
     targets = Targets.of(
-        there, private=private, validation=dict.fromkeys(there, ALL_ROWS), test=dict.fromkeys(there, 2 * ALL_ROWS)
+        there,
+        private=dict.fromkeys(there, private),
+        validation=dict.fromkeys(there, ALL_ROWS),
+        test=dict.fromkeys(there, 2 * ALL_ROWS),
     )
     return split(
         rows,
@@ -197,10 +235,6 @@ def _parted(rows: list[Record], schema: Schema, seed: int, private: int) -> dict
         targets=targets,
         seed=f"own:{seed}",
     )
-
-
-def _paper_name(schema: str) -> str:
-    return loader_of(schema).paper if schema in NAMES else ""
 
 
 def _stamp(path: Path) -> tuple[int, int]:

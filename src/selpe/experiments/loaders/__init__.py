@@ -6,6 +6,9 @@
 | `mimic-ed` | MIMIC-IV-ED 2.2, triage | the folder, `triage.csv(.gz)` with `edstays` beside it, or the open demo |
 | `ktas` | triage in two Korean emergency departments | the csv |
 | `loan` | LendingClub loans | `accepted_*.csv(.gz)`, `LoanStats*.csv`, or openintro's table |
+| `jobs` | job advertisements, one in ten a fraud | the csv of EMSCAD |
+| `b2w` | reviews of a shop, in Portuguese | `B2W-Reviews01.csv` |
+| `cfpb` | consumers' complaints, long and without a label | `complaints.csv(.gz)` of the CFPB |
 
 Nothing here sends a row anywhere.
 """
@@ -21,7 +24,7 @@ from selpe.errors import ConfigError
 if TYPE_CHECKING:
     from selpe.experiments.loaders.base import Loader
 
-NAMES = ("water", "mimic-ed", "ktas", "loan")
+NAMES = ("water", "mimic-ed", "ktas", "loan", "jobs", "b2w", "cfpb")
 
 
 def loader_of(name: str) -> Loader:

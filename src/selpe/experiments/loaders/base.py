@@ -56,14 +56,15 @@ class Loader:
 
     `rows` gives the rows of a file as they stand there, `clean` one of them by our field names (None where it cannot be
     used, which the tally says), `fields` the fields that a file with such columns can fill. `validation` and `test` are
-    the class counts of the paper's table; `paper` is its name for the set.
+    the class counts of the paper's table, or ours where `paper`, its name for the set, is ''. `shares` says how private
+    rows spread over the classes where there are not to be as many of each.
     """
 
     name: str
     title: str
     paper: str
     files: tuple[str, ...]
-    label: str  # the column that says the class
+    label: str  # the column that says the class; '' where none does
     validation: Mapping[str, int]
     test: Mapping[str, int]
     marks: tuple[frozenset[str], ...]  # columns by which a file is known: all of one of these sets
@@ -71,6 +72,7 @@ class Loader:
     clean: Callable[[Cells, RowTally], Raw | None]
     fields: Callable[[Path], tuple[str, ...]]
     grouping: str  # in words
+    shares: Mapping[str, float] = field(default_factory=dict)
     leaks: tuple[str, ...] = ()
     keeps_leaks: bool = False
     about_leaks: str = ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from selpe.errors import ConfigError, DataError
 from selpe.experiments.loaders.base import Cells, Loader, Raw, RowTally
 from selpe.experiments.loaders.enrich import AUTO, OFF, TEMPLATE, enriched_schema, rewritten, templated
-from selpe.experiments.loaders.split import SIDES, Targets, split
+from selpe.experiments.loaders.split import SIDES, Targets, apportioned, split
 from selpe.intake.cells import CellOutcome, Conventions, reader_of
 from selpe.schema import Record, Schema, TextField
 
@@ -48,7 +48,7 @@ class LoadedDataset:
         return f"LoadedDataset({self.name!r}, {sizes})"
 
     def counts(self, side: str) -> dict[str, int]:
-        """The records of each class on a side, in the schema's order."""
+        """The records of each class on a side, in the schema's order; of none where there is no label."""
         found = Counter(self.schema.label_of(record) for record in self.sides[side])
         return {label: found[label] for label in self.schema.labels}
 
@@ -84,8 +84,12 @@ def load(
         raise DataError(
             "no row of the file can be used", where=file.name, hint="; ".join(tally.counts) or "Is it whole?"
         )
+    there = Counter(_label(schema, row) for row in rows)
     targets = Targets.of(
-        Counter(_label(schema, row) for row in rows), private=private, validation=loader.validation, test=loader.test
+        there,
+        private=apportioned(private, there, loader.shares),
+        validation=loader.validation,
+        test=loader.test,
     )
     sides = split(
         rows,
@@ -171,7 +175,7 @@ def _pool(loader: Loader, file: Path, schema: Schema, tally: RowTally, seed: int
     for row in loader.rows(file):
         total += 1
         label = row.get(loader.label, "").removesuffix(".0")
-        if not label:
+        if loader.label and not label:
             tally.note("rows without a class, left out")
             continue
         if not loader.usable(row, schema):
@@ -237,8 +241,13 @@ def _label(schema: Schema, row: Row) -> str:
 
 
 def _shortage(short: Sequence[str], schema: Schema) -> str:
+    if schema.label is None:
+        return (
+            "There are fewer rows than the split asks for. At most half of them are private; the rest is shared by "
+            "validation and test in the proportion that was asked for."
+        )
     which = ", ".join(label for label in schema.labels if label in short)
     return (
-        f"Class {which}: fewer rows than the paper's split asks for. At most half of such a class is private; the rest "
-        "is shared by validation and test in the paper's proportion."
+        f"Class {which}: fewer rows than the split asks for. At most half of such a class is private; the rest "
+        "is shared by validation and test in the proportion that was asked for."
     )

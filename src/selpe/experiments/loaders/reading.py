@@ -12,6 +12,7 @@ from selpe.errors import DataError
 from selpe.intake.core import attempt
 
 CHUNK = 20_000
+_MARKS = (",", ";")  # between the cells of a row
 _LINES_ABOVE = 3  # LendingClub's own files begin with a line about the prospectus
 _LONGEST_HEADER = 100_000
 
@@ -25,7 +26,7 @@ def rows(path: Path, columns: Collection[str]) -> Iterator[dict[str, str]]:
     """The rows of a csv file as texts, with those of the columns that it has; a missing cell is ''."""
     import pandas as pd
 
-    above, there = _header(path)
+    above, there, mark = _header(path)
     wanted = [name for name in there if name in columns]
     if not wanted:
         raise DataError("the file has none of the expected columns", where=path.name, hint="Is it the right file?")
@@ -35,7 +36,7 @@ def rows(path: Path, columns: Collection[str]) -> Iterator[dict[str, str]]:
 
     def opened() -> Any:
         return pd.read_csv(
-            path, usecols=wanted, dtype=str, keep_default_na=False, skiprows=above, chunksize=CHUNK,
+            path, sep=mark, usecols=wanted, dtype=str, keep_default_na=False, skiprows=above, chunksize=CHUNK,
             encoding="utf-8-sig", low_memory=False,
         )  # fmt: skip
 
@@ -49,16 +50,17 @@ def rows(path: Path, columns: Collection[str]) -> Iterator[dict[str, str]]:
                 yield {name: str(cell).strip() for name, cell in row.items()}
 
 
-def _header(path: Path) -> tuple[int, tuple[str, ...]]:
-    """How many lines stand above the header, and its names."""
+def _header(path: Path) -> tuple[int, tuple[str, ...], str]:
+    """How many lines stand above the header, its names, and the mark between them."""
     opened = gzip.open if path.suffix == ".gz" else open
     try:
         with opened(path, "rt", encoding="utf-8-sig", errors="strict", newline="") as file:
             lines = [file.readline(_LONGEST_HEADER) for _ in range(_LINES_ABOVE + 1)]
     except (OSError, UnicodeDecodeError, EOFError):
-        return 0, ()
+        return 0, (), _MARKS[0]
     for above, line in enumerate(lines):
-        names = [name.strip() for name in next(csv.reader([line]), [])]
-        if len(names) > 2 and all(names):
-            return above, tuple(names)
-    return 0, ()
+        for mark in _MARKS:
+            names = [name.strip() for name in next(csv.reader([line], delimiter=mark), [])]
+            if len(names) > 2 and all(names):
+                return above, tuple(names), mark
+    return 0, (), _MARKS[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,7 +22,12 @@ class Targets:
 
     @classmethod
     def of(
-        cls, there: Mapping[str, int], *, private: int, validation: Mapping[str, int], test: Mapping[str, int]
+        cls,
+        there: Mapping[str, int],
+        *,
+        private: Mapping[str, int],
+        validation: Mapping[str, int],
+        test: Mapping[str, int],
     ) -> Targets:
         """What the rows that are there allow.
 
@@ -32,10 +37,10 @@ class Targets:
         by_side: dict[str, dict[str, int]] = {side: {} for side in SIDES}
         short = []
         for label, count in there.items():
-            wanted = (private, validation.get(label, 0), test.get(label, 0))
+            wanted = (private.get(label, 0), validation.get(label, 0), test.get(label, 0))
             if sum(wanted) > count:
                 short.append(label)
-                held = min(private, count // 2)
+                held = min(wanted[0], count // 2)
                 rest, both = count - held, wanted[1] + wanted[2]
                 few = rest * wanted[1] // both if both else 0
                 wanted = (held, few, rest - few)
@@ -43,6 +48,13 @@ class Targets:
             for side, share in zip(SIDES, shares, strict=True):
                 by_side[side][label] = share
         return cls(by_side, tuple(short))
+
+
+def apportioned(per_class: int, labels: Iterable[str], shares: Mapping[str, float]) -> dict[str, int]:
+    """How many rows of each class stand for 'so many a class': as many of each, or by shares with as many in all."""
+    if not shares:
+        return dict.fromkeys(labels, per_class)
+    return {label: max(1, round(per_class * len(shares) * share)) for label, share in shares.items()}
 
 
 def split(

@@ -18,6 +18,7 @@ _ROLE = {
     "test": "final figures",
     "reserve": "real rows that no side needs: the control 'as many real rows'",
 }
+_UNLABELLED = 5  # classes that a table without a label counts as
 _SETTINGS = """\
 dataset: {name}
 data: private.csv
@@ -35,7 +36,7 @@ def write(loaded: LoadedDataset, folder: Path, *, loader: Loader | None = None, 
         for side in SIDES:
             if loaded.sides[side]:
                 write_table(loaded.sides[side], loaded.schema, folder / f"{side}.csv")
-        settings = _SETTINGS.format(name=loaded.name, records=20 * max(1, len(loaded.schema.labels)))
+        settings = _SETTINGS.format(name=loaded.name, records=20 * (len(loaded.schema.labels) or _UNLABELLED))
         write_text(folder / "selpe.yaml", settings)
         write_text(folder / "README.md", readme(loaded, loader, seed))
         loaded.schema.save(folder / "schema.yaml")  # last: a folder with a schema is complete
@@ -60,15 +61,14 @@ def readme(loaded: LoadedDataset, loader: Loader | None, seed: int) -> str:
         f"# {loaded.title}",
         "",
         f"Written by `selpe data {loaded.name}` with seed {seed} from {loaded.rows:,} rows. "
-        f"The class is `{schema.label}`.",
+        f"{'There is no label' if schema.label is None else f'The class is `{schema.label}`'}.",
         "",
-        f"| file | {' | '.join(schema.labels)} | all | what it is for |",
+        f"| {' | '.join(('file', *schema.labels, 'all', 'what it is for'))} |",
         f"|---|{'---|' * len(schema.labels)}---|---|",
     ]
     for side in SIDES:
-        counts = loaded.counts(side)
-        shown = " | ".join(str(count) for count in counts.values())
-        lines.append(f"| `{side}.csv` | {shown} | {sum(counts.values())} | {_ROLE[side]} |")
+        counts = (*loaded.counts(side).values(), len(loaded.sides[side]))
+        lines.append(f"| `{side}.csv` | {' | '.join(map(str, counts))} | {_ROLE[side]} |")
     lines += ["", f"Fields: {', '.join(schema.names)}."]
     if loader is not None:
         lines += ["", f"Rows that belong together stay on one side: {loader.grouping}."]
