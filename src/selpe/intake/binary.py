@@ -64,7 +64,9 @@ def _unpacked(file: Any, allowance: Allowance) -> Iterator[Any]:
     Allowance(allowance.size, allowance.source).take(0, sum(chunk.total_uncompressed_size for chunk in chunks) // 4)
     # No text is longer than all texts of its column, as they stand in the file.
     shared = any(_repeats(file, chunk) for chunk in chunks)
+    nested = any("." in chunk.path_in_schema for chunk in chunks)
     at_once = max(1, min(_AT_ONCE, allowance.most_characters // max(1, largest))) if shared else _AT_ONCE
+    at_once = 1 if shared and nested else at_once
     for batch in file.iter_batches(batch_size=at_once):
         allowance.take(0, sum(map(_size, batch.columns)))
         yield batch
