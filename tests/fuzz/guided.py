@@ -2,8 +2,8 @@
 
     python tests/fuzz/guided.py --seconds 300 csv rule
 
-Without names, all targets take their turns. What falls is written to fuzz-found/ with the name of its target, and can be
-tried again by `--replay fuzz-found/csv-crash-…`. Needs `pip install atheris`, which has wheels for Linux.
+Without names, all targets take their turns. What falls is written to fuzz-found/ with the name of its target, and can
+be tried again by `--replay fuzz-found/csv-crash-…`. Needs `pip install atheris`, which has wheels for Linux.
 """
 
 from __future__ import annotations

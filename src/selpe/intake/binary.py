@@ -23,7 +23,7 @@ def read_parquet(raw: bytes, source: str) -> Table:
     def load() -> Table:
         import pyarrow as pa
 
-        file = _parquet(raw)
+        file = _parquet(raw, source)
         table = pa.Table.from_batches(_unpacked(file, Allowance(len(raw), source)), schema=file.schema_arrow)
         rows = tuple(range(1, table.num_rows + 1))
         names = tuple(plain_name(str(name)) for name in table.column_names)
@@ -34,12 +34,13 @@ def read_parquet(raw: bytes, source: str) -> Table:
     return attempt(load, lambda kind: _damaged("Parquet", kind, source))
 
 
-def _parquet(raw: bytes) -> Any:
+def _parquet(raw: bytes, source: str) -> Any:
     """The file with its columns of text as dictionaries, in which a text that is repeated stands once."""
     import pyarrow.parquet as pq
     from pyarrow import types
 
     file = pq.ParquetFile(io.BytesIO(raw))
+    few_enough(len(file.schema_arrow), source)
     # Only what was written as a dictionary can be read as one.
     plain = {chunk.path_in_schema for chunk in _chunks(file) if "RLE_DICTIONARY" not in chunk.encodings}
     texts = [
@@ -51,13 +52,19 @@ def _parquet(raw: bytes) -> Any:
 
 
 def _chunks(file: Any) -> list[Any]:
-    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-    return [group.column(place) for group in groups for place in range(group.num_columns)]
+    """What the file says of each column in each of its groups of rows."""
+    found = []
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        if group.num_rows > 0:
+            # To ask Arrow about a column whose description is damaged ends the process; to read it is an error.
+            next(file.iter_batches(1, row_groups=[number]), None)
+            found += [group.column(place) for place in range(group.num_columns)]
+    return found
 
 
 def _unpacked(file: Any, allowance: Allowance) -> Iterator[Any]:
     """The rows of a file, some at once, as long as it holds no more than it may."""
-    few_enough(len(file.schema_arrow), allowance.source)
     chunks = _chunks(file)
     allowance.take(max(file.metadata.num_rows, sum(chunk.num_values for chunk in chunks)))
     largest = max((chunk.total_uncompressed_size for chunk in chunks), default=0)
