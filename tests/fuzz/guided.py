@@ -29,7 +29,7 @@ def fuzz(target: str, seconds: int, found: Path, kept: Path) -> None:
     corpus = HERE / "corpus" / SAME_CORPUS.get(target, target)
     atheris.Setup(
         [sys.argv[0], f"-max_total_time={seconds}", f"-timeout={MOST_SECONDS}", f"-rss_limit_mb={MOST_MEMORY}",
-         "-max_len=4096", "-print_final_stats=1", f"-artifact_prefix={found / target}-", str(kept), str(corpus)],
+         "-max_len=16384", "-print_final_stats=1", f"-artifact_prefix={found / target}-", str(kept), str(corpus)],
         TARGETS[target],
     )  # fmt: skip
     atheris.Fuzz()

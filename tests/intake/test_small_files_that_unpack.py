@@ -85,7 +85,7 @@ def test_it_is_refused_by_the_commands(command: str, name: str, tmp_path: Path) 
     SCHEMA.save(tmp_path / "schema.yaml")
     (tmp_path / "settings.yaml").write_text(f"data: {name}\nschema: schema.yaml\ndataset: t\nepsilon: 1\nllm: fake\n")
     arguments = {
-        "init": ["init", path.name],
+        "init": ["init", path.name, "--out", "new"],
         "check": ["check", "--data", path.name, "--schema", "schema.yaml"],
         "run": ["run", "settings.yaml", "--yes"],
         "evaluate": ["evaluate", path.name, "--schema", "schema.yaml"],

@@ -22,8 +22,9 @@ from selpe.intake.core import Table
 from selpe.intake.draft import draft_schema
 from selpe.intake.objects import read_json, read_jsonl
 from selpe.intake.text import read_delimited
-from selpe.method.record_forms import Form, line_grammar, parse, progress
-from selpe.schema import Schema
+from selpe.method.guides import Form
+from selpe.method.record_forms import line_grammar, parse, progress
+from selpe.schema import Record, Schema
 from selpe.schema.patterns import PatternError, matcher
 from selpe.schema.rules import Rule
 
@@ -42,7 +43,7 @@ SCHEMA = Schema.from_dict(
         "rules": ["if g == true then a > 3"],
     }
 )
-RECORD = {"a": 7, "b": "a text", "c": "yes", "d": "2024-01-31", "e f": 0.5, "g": True}
+RECORD: Record = {"a": 7, "b": "a text", "c": "yes", "d": "2024-01-31", "e f": 0.5, "g": True}
 Target = Callable[[bytes], None]
 
 

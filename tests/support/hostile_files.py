@@ -7,6 +7,7 @@ import json
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 _HEAD = b'<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>'
 _TAIL = b"</sheetData></worksheet>"
@@ -39,18 +40,15 @@ def _parquet(kind: str) -> bytes:
     import pyarrow.parquet as pq
 
     text = "x" * 1_000_000
-    column, how = {
-        "nulls": lambda: (pa.nulls(60_000_000, pa.int32()), {}),
-        "dictionary": lambda: (
-            pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), pa.array([text])),
-            {},
-        ),
-        "beginnings": lambda: (
-            pa.array([text] * 200),
-            {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"},
-        ),
-        "lists": lambda: (pa.array([[text] * 20] * 10), {}),
-    }[kind]()
+    how: dict[str, Any] = {}
+    if kind == "nulls":
+        column = pa.nulls(60_000_000, pa.int32())
+    elif kind == "dictionary":
+        column = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), pa.array([text]))
+    elif kind == "beginnings":
+        column, how = pa.array([text] * 200), {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}
+    else:
+        column = pa.array([[text] * 20] * 10)
     made = io.BytesIO()
     pq.write_table(pa.table({"a": column}), made, compression="zstd", **how)
     return made.getvalue()
