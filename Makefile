@@ -19,7 +19,7 @@ RAY_STAMP := $(RAY_VENV)/.installed
 AUDIT_VENV  := .venv-audit
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-train test-ray lint format audit bench docs lock install clean package sbom audit-deps
+.PHONY: help demo test test-train test-ray lint format audit fuzz bench docs lock install clean package sbom audit-deps
 
 help:
 	@echo "make demo    synthesise a private table from a shipped example (offline after install)"
@@ -28,6 +28,7 @@ help:
 	@echo "make test-ray    the tests on a Ray cluster of three nodes, in an environment of their own"
 	@echo "make lint    ruff, mypy and the direction of imports"
 	@echo "make audit   the statistical privacy audit at full size"
+	@echo "make fuzz    coverage-guided fuzzing of every parser, SECONDS=60 for each (needs atheris; Linux)"
 	@echo "make bench   speed and memory, as ratios within one run"
 	@echo "make docs    the documentation as a site in site/"
 	@echo "make package     wheel and source package in dist/, installed and tried in an environment of their own"
@@ -83,6 +84,11 @@ test-ray: $(RAY_STAMP)
 audit: install
 	@$(BIN)/python benchmarks/audit.py && $(BIN)/python benchmarks/audit_looks.py && $(BIN)/python benchmarks/audit_counts.py
 	@$(BIN)/python benchmarks/audit_measuring.py && $(BIN)/python benchmarks/audit_files.py && $(BIN)/python benchmarks/one_row_one_reading.py
+
+SECONDS ?= 60
+fuzz: install
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check atheris==3.0.0
+	@$(BIN)/python tests/fuzz/guided.py --seconds $(SECONDS)
 
 bench: install
 	@for script in selection_speed selection_signal encoder engine; do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -73,8 +72,54 @@ class Table:
     @property
     def repeated(self) -> tuple[tuple[int, ...], ...]:
         """Groups of positions (0-based) whose columns share one name."""
-        counts = Counter(self.columns)
-        return tuple(self.positions(name) for name, count in counts.items() if count > 1)
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(self.columns):
+            places.setdefault(name, []).append(place)
+        return tuple(tuple(found) for found in places.values() if len(found) > 1)
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What a file may unpack to: in proportion to its size, so that a small one cannot fill the memory.
+
+    A file that goes beyond is refused as a whole; what fits is read as if there were no limit.
+    """
+
+    size: int  # of the file, in bytes
+    source: str
+    cells: int = 0
+    characters: int = 0
+
+    def take(self, cells: int, characters: int = 0) -> None:
+        """Counts what has been unpacked. Raises DataError where it is too much for the file."""
+        self.cells += cells
+        self.characters += characters
+        if self.cells > max(FREE_CELLS, 2 * self.size) or self.characters > self.most_characters:
+            raise DataError(
+                "the file unpacks to far more than its size",
+                where=self.source,
+                hint="If this is what it should hold, save the table as csv.",
+            )
+
+    @property
+    def most_characters(self) -> int:
+        """How much text or XML the file may hold, unpacked."""
+        return max(FREE_CHARACTERS, 30 * self.size)
+
+
+FREE_CELLS = 2_000_000  # which a file of any size may hold
+FREE_CHARACTERS = 10_000_000
+MOST_COLUMNS = 16_384  # as many as a spreadsheet has
+
+
+def few_enough(columns: int, source: str) -> None:
+    """Raises DataError where a table has more columns than anybody can describe."""
+    if columns > MOST_COLUMNS:
+        raise DataError(
+            f"the table must have at most {MOST_COLUMNS:,} columns; it has {columns:,}",
+            where=source,
+            hint="Leave out what the schema does not name.",
+        )
 
 
 def attempt(action: Callable[[], T], failure: Callable[[str], SelPEError]) -> T:
@@ -123,6 +168,7 @@ def build_table(
     while names and not names[-1]:
         names.pop()
     width = len(names)
+    few_enough(width, source)
     if not any(names):
         raise DataError("the header row has no column names", where=source, hint="Name the columns in row 1.")
     numbers: list[int] = []

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from selpe.errors import DataError
-from selpe.intake.core import BrokenRow, Counting, Table, attempt, folded, plain_name
+from selpe.intake.core import FREE_CELLS, BrokenRow, Counting, Table, attempt, few_enough, folded, plain_name
 from selpe.intake.encodings import NOT_DECODED, STRINGS, UNDECODABLE, decode
 
 HOLDERS = ("data", "records", "rows")
@@ -20,7 +20,9 @@ _AN_OBJECT = "must be one JSON object of field names and values"
 _REPEATED = "must name each field once"
 _INVALID = "must be valid JSON"
 _MOST_DIGITS = 100  # of an integer; Python itself gives up at 4,300
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
+_SPARSE = 10  # cells for each that is given: all others are missing
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|["\[\]{},]', re.DOTALL)
+_MARK = re.compile(r"[\[\]{},]")
 
 
 class _Repeated(dict[str, object]):
@@ -85,6 +87,13 @@ def from_mappings(numbered: Iterable[tuple[int, object]], source: str, *, counti
             for name, _ in spelt:
                 names.setdefault(folded(name), name)
     names.pop("", None)
+    few_enough(len(names), source)
+    if len(names) * len(rows) > max(FREE_CELLS, _SPARSE * sum(len(cells) for _, cells in rows)):
+        raise DataError(
+            f"the rows name {len(names):,} different fields, and hardly any two rows the same",
+            where=source,
+            hint="Give every record the same field names.",
+        )
     return Table(
         columns=tuple(names.values()),
         data=tuple([cells.get(key) for _, cells in rows] for key in names),
@@ -130,7 +139,7 @@ def _arrays(text: str) -> tuple[dict[str, list[str]], str]:
     outline: list[str] = []
     home: list[str] | None = None
     key, depth, base, start = "", 0, 0, 0
-    for token in _TOKEN.finditer(text):
+    for token in _tokens(text):
         mark = token[0]
         if mark[0] == '"':
             key = mark[1:-1] if depth == 1 and home is None else key
@@ -147,6 +156,15 @@ def _arrays(text: str) -> tuple[dict[str, list[str]], str]:
                 home = None if mark == "]" else home
             depth -= mark != ","
     return arrays, "".join([*outline, text[start:]]) if home is None else ""
+
+
+def _tokens(text: str) -> Iterator[re.Match[str]]:
+    """Strings, brackets and commas. After a quote that nothing closes, no later one is closed either."""
+    for token in _TOKEN.finditer(text):
+        if token[0] == '"':
+            yield from _MARK.finditer(text, token.end())
+            return
+        yield token
 
 
 def _loads(text: str) -> tuple[Any, str]:

@@ -123,7 +123,8 @@ def inferred_fields(
     '007' is 7 in a column of numbers, and '007' again as soon as one row says 'A7'. Numbers and truth values are read
     the same from a text as from a typed cell, unless the text says more than a float can hold.
     """
-    typed = {place for name in table.typed for place in table.positions(name)}
+    names = {*table.typed}
+    typed = {place for place, name in enumerate(table.columns) if name in names}
     found = [field.name for field in schema.fields if typed & {*table.places(field.name)} and _spelt(field, decimal)]
     if unit is not None and unit not in schema.names and typed & {*table.places(unit)}:
         found.append(unit)

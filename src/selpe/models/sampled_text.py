@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import random
-import re
 import string
-import sys
 from typing import Any
+
+from selpe.schema.patterns import matcher, parsed
 
 _LETTERS = string.ascii_letters + string.digits + " "
 _CLASSES = {
@@ -22,15 +21,13 @@ _CLASSES = {
 
 def sample_pattern(pattern: str, chance: random.Random, shortest: int = 0, longest: int = 400) -> str:
     """A text that matches a pattern without look-around, within a length where one can be found."""
-    # Python's own pattern parser; it moved in 3.11.
-    name = "re._parser" if sys.version_info >= (3, 11) else "sre_parse"
-    tree = importlib.import_module(name).parse(pattern)
-    checker = re.compile(pattern)
+    checker = matcher(pattern)
+    tree = parsed(pattern)
     text = ""
     for attempt in range(200):
         # Repeats grow with the attempts, so that a minimum length is reached in the end.
         text = _sample(tree, chance, extra=3 + attempt // 4)
-        if shortest <= len(text) <= longest and checker.fullmatch(text):
+        if shortest <= len(text) <= longest and checker.matches(text):
             return text
     return text
 

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from selpe.errors import SchemaError
+from selpe.schema.patterns import Matcher, PatternError, matcher
 
 Value: TypeAlias = str | int | float | bool | None
 Record: TypeAlias = dict[str, Value]
@@ -126,7 +127,7 @@ class TextField(Field):
             return "syntax"
         if not self.min_length <= len(value) <= self.max_length or _UNWRITABLE.search(value):
             return "domain"
-        if self.pattern is not None and _compiled(self.pattern, self.name).fullmatch(value) is None:
+        if self.pattern is not None and not _compiled(self.pattern, self.name).matches(value):
             return "domain"
         return None
 
@@ -324,26 +325,11 @@ def plain(number: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-# What a left-to-right grammar cannot follow: look-around, word boundaries, back-references.
-_UNGUIDABLE = re.compile(r"\(\?(?:[=!]|<[=!]|P=)|(?<!\\)(?:\\\\)*\\[bB1-9]")
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str, name: str) -> re.Pattern[str]:
-    if _UNGUIDABLE.search(pattern):
-        raise SchemaError(
-            "the pattern must not use look-around, word boundaries or back-references",
-            where=f"field '{name}'",
-            hint="a model writes from left to right under the pattern; state what may stand there instead",
-        )
+def _compiled(pattern: str, name: str) -> Matcher:
     try:
-        return re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise SchemaError(
-            "the pattern must be a regular expression that Python can read",
-            where=f"field '{name}'",
-            hint="write it without the surrounding ^ and $; it always matches the whole text",
-        ) from error
+        return matcher(pattern)
+    except PatternError as error:
+        raise SchemaError(error.message, where=f"field '{name}'", hint=error.hint) from None
 
 
 def _check_range(name: str, low: int | Decimal, high: int | Decimal, step: int | Decimal) -> None:

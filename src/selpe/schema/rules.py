@@ -8,6 +8,7 @@ for `null` itself.
 
 from __future__ import annotations
 
+import decimal
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from datetime import datetime, timezone
 from typing import Any
 
 import rule_engine
+from rule_engine.ast import FuzzyComparisonExpression
 from rule_engine.errors import EngineError, SymbolResolutionError
 
 from selpe.errors import SchemaError, did_you_mean
 from selpe.schema.fields import Field, Value, exact_decimal, parse_date
+from selpe.schema.patterns import PatternError, matcher
 
 _TYPES: dict[str, Any] = {
     "text": rule_engine.DataType.STRING,
@@ -28,6 +31,10 @@ _TYPES: dict[str, Any] = {
     "boolean": rule_engine.DataType.BOOLEAN,
     "date": rule_engine.DataType.DATETIME,
 }
+# What would make a short rule take hours: shifts, lists made from lists, and numbers of a million digits.
+_ENDLESS = re.compile(r"<<|\bfor\b|(?<![\w.])(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][+-]?[0-9]{3}")
+_ARITHMETIC = decimal.Context(prec=28, Emax=999, Emin=-999)
+MOST_CHARACTERS = 5_000
 _HINT = (
     "rules look like 'dbp < sbp' or 'if injury == true then pain >= 1'; they know and, or, not, in, +, -, *, /; "
     'text stands in double quotes, dates as d"2024-01-31", and a name with spaces in back quotes'
@@ -48,17 +55,29 @@ class Rule:
     @classmethod
     def parse(cls, text: str, fields: Sequence[Field], *, where: str = "rules") -> Rule:
         """The rule that a text states about these fields. Raises SchemaError where it is not one."""
+        if len(text) > MOST_CHARACTERS:
+            raise SchemaError(f"a rule must not be longer than {MOST_CHARACTERS:,} characters", where=where, hint=_HINT)
         by_name = {field.name: field for field in fields}
         expression, symbols = _named(_implication(text), by_name, where)
         if "$" in _outside_strings(expression):
             # The library's built-ins ($now, $random …) would make validity depend on the day.
             raise SchemaError("a rule must not use built-in functions", where=where, hint=_HINT)
+        if _ENDLESS.search(_outside_strings(expression)):
+            said = "a rule must not shift bits, loop, or have numbers with an exponent of three digits"
+            raise SchemaError(said, where=where, hint=_HINT)
         types = {symbol: _TYPES[by_name[name].kind] for symbol, name in symbols.items()}
         types |= {name: _TYPES[field.kind] for name, field in by_name.items() if name.isidentifier()}
         # In UTC, as the records' days are: what is valid must not depend on where the machine stands.
-        context = rule_engine.Context(type_resolver=rule_engine.type_resolver_from_dict(types), default_timezone="utc")
+        context = _Context(
+            type_resolver=rule_engine.type_resolver_from_dict(types),
+            default_timezone="utc",
+            decimal_context=_ARITHMETIC,
+        )
         try:
-            engine = rule_engine.Rule(expression, context=context)
+            with decimal.localcontext(_ARITHMETIC):
+                engine = rule_engine.Rule(expression, context=context)
+        except PatternError as error:
+            raise SchemaError(error.message, where=where, hint=_HINT) from None
         except SymbolResolutionError as error:
             raise SchemaError(
                 f"the rule names an unknown field: {error.symbol_name}",
@@ -87,8 +106,41 @@ class Rule:
         things = {symbol: _thing(record.get(name), self._kinds[name]) for symbol, name in self.symbols.items()}
         try:
             return bool(self._engine.matches(things))
-        except (EngineError, ArithmeticError, ValueError, TypeError):
+        except (EngineError, PatternError, ArithmeticError, ValueError, TypeError):
             return False
+
+
+class _Context(rule_engine.Context):  # type: ignore[misc]
+    """Marks our rules for `_compiled`."""
+
+
+class _Pattern:
+    """A pattern of a rule in the shape of a compiled one of `re`."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        matcher(pattern, "anywhere")  # says what is wrong with it
+
+    def match(self, text: str) -> _Pattern | None:
+        return self if matcher(self._pattern, "start").matches(text) else None
+
+    def search(self, text: str) -> _Pattern | None:
+        return self if matcher(self._pattern, "anywhere").matches(text) else None
+
+    def groups(self) -> tuple[()]:
+        return ()
+
+
+_by_re = FuzzyComparisonExpression._compile_regex
+
+
+def _compiled(self: Any, pattern: str) -> Any:
+    """What matches a pattern: in our rules in linear time, in those of others who use the library as ever."""
+    return _Pattern(pattern) if isinstance(self.context, _Context) else _by_re(self, pattern)
+
+
+# The library has no setting for it. It compiles patterns in this one method, also those that it reads from a field.
+FuzzyComparisonExpression._compile_regex = _compiled
 
 
 def _implication(text: str) -> str:
