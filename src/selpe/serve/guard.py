@@ -2,6 +2,7 @@
 
 The Host header must name this server: a foreign name that resolves to this machine (DNS rebinding) is refused, and so
 is a page of another origin. There are no CORS headers. The token is looked at before a byte of the body is read.
+One client has at most half of all requests under way; that the server is alive is said however many there are.
 Whatever goes wrong further in is answered by its kind alone and logged by its kind alone.
 """
 
@@ -11,6 +12,7 @@ import asyncio
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable
 from http import HTTPStatus
 from typing import Any
@@ -19,6 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from selpe.serve.limits import Limits
+from selpe.serve.reading import CLIENT
 from selpe.serve.refusals import RefusedError, bug, busy, told
 from selpe.serve.store import too_large
 from selpe.serve.token import Token
@@ -26,8 +29,10 @@ from selpe.watch.server import HEADERS
 
 log = logging.getLogger("selpe.serve")
 
-OPEN_PATHS = ("/v1/health", "/openapi.json")  # tell nothing about this server
+HEALTH = "/v1/health"
+OPEN_PATHS = (HEALTH, "/openapi.json")  # tell nothing about this server
 PAGES = "/watch/"  # have keys of their own
+ADMITTED = "selpe.admitted"  # in the state of a request that had the token
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _ALWAYS = {**HEADERS, "Content-Security-Policy": _POLICY}
 
@@ -39,7 +44,7 @@ class Guard:
         self._app, self._token, self._limits = app, token, limits
         self._hosts = {host.lower().encode() for host in hosts}
         self._origins = {f"{scheme}://{host}".lower().encode() for host in hosts for scheme in ("http", "https")}
-        self._under_way = 0
+        self._under_way: Counter[str] = Counter()  # by client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, or refuses it."""
@@ -51,10 +56,12 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
 
     async def _exchange(self, scope: Scope, receive: Receive, send: Send) -> None:
-        began, answer = time.monotonic(), _Answer(send)
-        self._under_way += 1
+        began, answer, client = time.monotonic(), _Answer(send), _client(scope)
+        self._under_way[client] += 1
+        asking = CLIENT.set(client)
         try:
             self._admit(scope)
+            self._require_room(scope["path"], client)
             await self._app(scope, self._bounded(scope, receive), answer)
         except RefusedError as refusal:
             await answer.refuse(refusal.status, told(refusal), _refusal_headers(refusal.status))
@@ -62,7 +69,10 @@ class Guard:
             log.error("%s %s: an unexpected %s", scope["method"], _route(scope), type(error).__name__)
             await answer.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, bug(error), [])
         finally:
-            self._under_way -= 1
+            CLIENT.reset(asking)
+            self._under_way[client] -= 1
+            if not self._under_way[client]:
+                del self._under_way[client]
             took = 1000 * (time.monotonic() - began)
             log.info("%s %s %d %.0f ms", scope["method"], _route(scope), answer.status, took)
 
@@ -84,7 +94,11 @@ class Guard:
                 raise RefusedError(
                     HTTPStatus.UNAUTHORIZED, "token", "this needs the server's token", hint="Authorization: Bearer …"
                 )
-        if self._under_way > self._limits.requests:
+            scope.setdefault("state", {})[ADMITTED] = True  # its connection is not one to be given up
+
+    def _require_room(self, path: str, client: str) -> None:
+        most = self._limits.requests
+        if path != HEALTH and (self._under_way.total() > most or self._under_way[client] > max(1, most // 2)):
             raise busy("too many requests at once")
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
@@ -100,7 +114,8 @@ class Guard:
             if complete:
                 return await receive()
             try:
-                message = await asyncio.wait_for(receive(), max(0.0, until - time.monotonic()))
+                left = min(until - time.monotonic(), self._limits.silent_seconds)
+                message = await asyncio.wait_for(receive(), max(0.0, left))
             except asyncio.TimeoutError:
                 raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, "the body took too long") from None
             size += len(message.get("body", b""))
@@ -141,6 +156,11 @@ def _refusal_headers(status: HTTPStatus) -> list[tuple[bytes, bytes]]:
     if status == HTTPStatus.UNAUTHORIZED:
         return [(b"www-authenticate", b"Bearer")]
     return [(b"retry-after", b"5")] if status == HTTPStatus.TOO_MANY_REQUESTS else []
+
+
+def _client(scope: Scope) -> str:
+    """Who is asking, as far as that shows before anything is read: an address."""
+    return str((scope.get("client") or ("",))[0])
 
 
 def _first(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> bytes | None:

@@ -27,9 +27,9 @@ def build_pages(desk: Desk, streams: Streams, token: Token) -> APIRouter:
     @router.get("/{run}/{key}/stream")
     async def stream(run: str, key: str) -> StreamingResponse:
         """What the page draws."""
-        found = _opened(desk, token, run, key)
+        _opened(desk, token, run, key)
         streams.require_room()
-        return StreamingResponse(streams.readings(run, found.folder), media_type="text/event-stream")
+        return StreamingResponse(streams.readings(run), media_type="text/event-stream")
 
     return router
 

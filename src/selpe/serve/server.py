@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import logging
+import math
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
@@ -15,6 +18,7 @@ import uvicorn
 from selpe.errors import ConfigError
 from selpe.serve import reading, supervisor
 from selpe.serve.app import build_app
+from selpe.serve.connections import SELDOM, Connections, told_of_trouble
 from selpe.serve.limits import Operator
 from selpe.serve.reading import Reader
 from selpe.serve.service import Desk
@@ -23,8 +27,6 @@ from selpe.serve.supervisor import Supervisor
 from selpe.serve.token import Token
 
 _HEADER_BYTES = 32 * 1024
-_KEEP_ALIVE = 30  # seconds that an idle connection is kept
-_CONNECTIONS = 2048
 _BACKLOG = 512
 
 
@@ -61,9 +63,14 @@ class Commands:
 class SelPEServer(uvicorn.Server):
     """A server that ends its streams as soon as it is asked to stop, so that stopping does not wait for them."""
 
-    def __init__(self, config: uvicorn.Config, desk: Desk) -> None:
+    def __init__(self, config: uvicorn.Config, desk: Desk, connections: Connections) -> None:
         super().__init__(config)
-        self._desk = desk
+        self._desk, self._connections = desk, connections
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begins to listen."""
+        asyncio.get_running_loop().set_exception_handler(told_of_trouble(self._connections))
+        await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Takes note of a signal."""
@@ -100,15 +107,21 @@ def build_server(
     store = Store(root)
     listener = _listen(address)
     reader = Reader(limits, root=str(store.root), command=commands.reader)
-    desk = Desk(store, operator, reader, Supervisor(limits, command=commands.worker))
-    app = build_app(desk, token, hosts=_hosts(address, listener.getsockname()[1]))
+    # What a page shows takes no long: a second kind of reader, so that it does not wait for uploads.
+    briefly = replace(limits, readers=2, reading_seconds=limits.view_seconds)
+    viewer = Reader(briefly, root=str(store.root), command=commands.reader)
+    desk = Desk(store, operator, reader, Supervisor(limits, command=commands.worker), viewer=viewer)
+    app, connections = build_app(desk, token, hosts=_hosts(address, listener.getsockname()[1])), Connections(limits)
+    for name in ("asyncio", "uvicorn.error"):  # what they say is not for every time that somebody causes it
+        logging.getLogger(name).addFilter(SELDOM)
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, server_header=False, proxy_headers=False, ws="none", http="h11",
-        lifespan="on", timeout_keep_alive=_KEEP_ALIVE, timeout_graceful_shutdown=int(limits.stop_seconds),
-        h11_max_incomplete_event_size=_HEADER_BYTES, limit_concurrency=_CONNECTIONS,
+        app, log_config=None, access_log=False, server_header=False, proxy_headers=False, ws="none",
+        http=connections.protocol(), lifespan="on", timeout_keep_alive=math.ceil(limits.idle_seconds), backlog=_BACKLOG,
+        timeout_graceful_shutdown=int(limits.stop_seconds),
+        h11_max_incomplete_event_size=_HEADER_BYTES,
         ssl_certfile=address.certificate, ssl_keyfile=address.key,
     )  # fmt: skip
-    return SelPEServer(config, desk), listener
+    return SelPEServer(config, desk, connections), listener
 
 
 def url_of(address: ListenAddress, listener: socket.socket) -> str:

@@ -53,11 +53,14 @@ class ProposedRun:
 class Desk:
     """One server's work, apart from how it is asked for."""
 
-    def __init__(self, store: Store, operator: Operator, reader: Reader, supervisor: Supervisor) -> None:
+    def __init__(
+        self, store: Store, operator: Operator, reader: Reader, supervisor: Supervisor, *, viewer: Reader | None = None
+    ) -> None:
         self.store, self.operator = store, operator
         self.shelf = Shelf(store, supervisor)
         self.closing = False  # streams end when this is set
-        self._reader, self._supervisor = reader, supervisor
+        # Pages have a reader of their own, so that looking on does not wait for uploads.
+        self._reader, self._viewer, self._supervisor = reader, viewer or reader, supervisor
         self._admitting = asyncio.Lock()
         self._packed: dict[str, str] = {}  # the SHA-256 of each zip that this server has made
         supervisor.ended = self._settle
@@ -67,7 +70,7 @@ class Desk:
     async def close(self) -> None:
         """Stops all work; runs that are not done can be resumed by the next server."""
         self.closing = True
-        await asyncio.gather(self._supervisor.close(), self._reader.close())
+        await asyncio.gather(self._supervisor.close(), self._reader.close(), self._viewer.close())
         self.store.close()
 
     # -- tables ---------------------------------------------------------------------------------------------------
@@ -79,7 +82,7 @@ class Desk:
         try:
             async with self._admitting:
                 self._require_free(name)
-                return self.store.place_table(name, arrived, form)
+                return await asyncio.to_thread(self.store.place_table, name, arrived, form)
         finally:
             arrived.unlink(missing_ok=True)
 
@@ -91,27 +94,29 @@ class Desk:
         arrived = await self.store.collect(body, limit=self.operator.limits.schema_bytes)
         draft = arrived.rename(arrived.with_name(f"{arrived.name}.{suffix}"))
         try:
-            said = await self._reader.ask("schema", keep=False, path=str(draft))
+            said = await self._reader.ask("schema", keep=False, upload=name, path=str(draft))
             async with self._admitting:
-                return self.store.place_schema(self.store.table(name), draft, suffix), said
+                table = self.store.table(name)
+                return await asyncio.to_thread(self.store.place_schema, table, draft, suffix), said
         finally:
             draft.unlink(missing_ok=True)
 
     async def schema(self, name: str) -> dict[str, Any]:
         """What a table's schema says."""
-        return await self._reader.ask("schema", path=str(self.store.table(name).schema))
+        return await self._reader.ask("schema", upload=name, path=str(self.store.table(name).schema))
 
     async def remove_table(self, name: str) -> None:
         """Deletes a table that no unfinished run needs."""
         async with self._admitting:
             table = self.store.table(name)
             self._require_idle(name)
-            self.store.remove(table)
+            await asyncio.to_thread(self.store.remove, table)
 
     async def check(self, name: str, settings: ReadingSettings) -> dict[str, Any]:
         """How a table fits its schema."""
         table, options = self.store.table(name), settings.model_dump()
-        said = await self._reader.ask("check", data=str(table.data), schema=str(table.schema), options=options)
+        job: dict[str, Any] = {"data": str(table.data), "schema": str(table.schema), "options": options}
+        said = await self._reader.ask("check", upload=name, **job)
         ready = not said["problems"] or (options["skip_bad_rows"] and said["fit"] > 0)
         return {**said, "ok": bool(ready and not said["unconfirmed"])}
 
@@ -120,9 +125,8 @@ class Desk:
     async def outlook(self, table: StoredTable, settings: RunSettings) -> ProposedRun:
         """What a run would do. Spends nothing."""
         config = run_config(settings, table, self.operator, str(self.store.runs))
-        return ProposedRun(
-            config, await self._reader.ask("plan", settings=config.model_dump(mode="json", by_alias=True))
-        )
+        asked = config.model_dump(mode="json", by_alias=True)
+        return ProposedRun(config, await self._reader.ask("plan", upload=table.name, settings=asked))
 
     async def plan(self, name: str, settings: RunSettings) -> dict[str, Any]:
         """The plan of a run, its price, and whether the budget allows it now."""
@@ -188,7 +192,7 @@ class Desk:
             found = self.shelf.find(run)
             if found.state == "done":
                 raise conflict("run", "this run is done", where=run)
-            self.shelf.accept(found.folder, {**found.accepted, "cancelled": True})
+            await asyncio.to_thread(self.shelf.accept, found.folder, {**found.accepted, "cancelled": True})
             self._supervisor.stop(run)
             await asyncio.to_thread(self._settle, run)
         return self.shelf.find(run)
@@ -205,7 +209,7 @@ class Desk:
                 )
             self._supervisor.require_room()
             await asyncio.to_thread(self._reserve_again, found)
-            self.shelf.accept(found.folder, {**found.accepted, "cancelled": False})
+            await asyncio.to_thread(self.shelf.accept, found.folder, {**found.accepted, "cancelled": False})
             self._supervisor.begin(run, found.folder)
         return self.shelf.find(run)
 
@@ -219,9 +223,14 @@ class Desk:
             raise missing("release", run)
         target = place.work.packed
         if not await asyncio.to_thread(self._still_packed, found.folder, target, self._packed.get(run)):
-            said = await self._reader.ask("pack", keep=False, run=str(found.folder), to=str(target))
+            job: dict[str, Any] = {"run": str(found.folder), "to": str(target)}
+            said = await self._reader.ask("pack", keep=False, upload=found.table, **job)
             self._packed[run] = str(said["sha256"])
         return target, self._packed[run]
+
+    async def view(self, run: str) -> dict[str, Any]:
+        """What the page of a run shows."""
+        return await self._viewer.ask("view", keep=False, upload=run, run=str(self.store.run(run)))
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
