@@ -179,13 +179,18 @@ from selpe.serve.limits import Limits, Operator
 from selpe.serve.server import Commands, ListenAddress, serve
 from selpe.serve.token import Token
 logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
-root, secret, worker, limits, files = sys.argv[1:]
+root, secret, worker, limits, files, spare = sys.argv[1:]
 if int(files):
     import resource
     resource.setrlimit(resource.RLIMIT_NOFILE, (int(files), int(files)))
+def ready(url):
+    if int(spare):
+        for _ in range(int(files) - int(spare) - len(os.listdir("/dev/fd"))):
+            os.open(os.devnull, os.O_RDONLY)  # something else takes the files
+    print(url, flush=True)
 operator = Operator({"fake": "fake"}, {"hash": "hash"}, Limits(**json.loads(limits)))
 commands = Commands(worker=(sys.executable, "-c", worker)) if worker else Commands()
-serve(Path(root), operator, Token(secret), ListenAddress(), ready=lambda url: print(url, flush=True), commands=commands)
+serve(Path(root), operator, Token(secret), ListenAddress(), ready=ready, commands=commands)
 """
 
 
@@ -224,13 +229,17 @@ class Served:
         return code
 
 
-def served(folder: Path, *, worker: str = "", files: int = 0, **limits: Any) -> Served:
-    """A server that works in `folder/root`, with ledgers and key beside it, and may have so many files open."""
+def served(folder: Path, *, worker: str = "", files: int = 0, spare: int = 0, **limits: Any) -> Served:
+    """A server that works in `folder/root`, with ledgers and key beside it.
+
+    It may have `files` files open; where `spare` is said, all but so many are taken by something else.
+    """
     environment = {**os.environ, "SELPE_LEDGER": str(folder / "ledgers"), "SELPE_KEY": str(folder / "key")}
     log = folder / "server.log"
     with log.open("a") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-c", _SERVER, str(folder / "root"), SECRET, worker, json.dumps(limits), str(files)],
+            [sys.executable, "-c", _SERVER, str(folder / "root"), SECRET, worker, json.dumps(limits),
+             str(files), str(spare)],
             env=environment, stdout=subprocess.PIPE, stderr=errors, text=True,
         )  # fmt: skip
     assert process.stdout is not None

@@ -21,7 +21,6 @@ from selpe.serve.guard import ADMITTED
 from selpe.serve.limits import Limits
 
 _LINGER = 5.0  # seconds in which a body that was refused may go on, so that its sender sees the refusal
-_SHED = 16  # connections given up at once where files have run out
 _PERIOD = 60.0  # seconds in which a message of one kind is logged once
 
 
@@ -63,7 +62,7 @@ class Connections:
         """Makes room where files have run out."""
         if time.monotonic() - self._shed > 0.5:  # the loop tells of it many times in a row
             self._shed = time.monotonic()
-            for _ in range(_SHED):
+            for _ in range(1 + self._open // 2):  # the loop tries again in a second, and all who wait are to fit then
                 self._give_up()
 
     def _give_up(self) -> None:
@@ -126,7 +125,8 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed."""
-        self._until(None)
+        if self._timer is not None:
+            self._timer.cancel()
         self.all_of_them.remove(self)
         super().connection_lost(exc)
 
@@ -135,7 +135,7 @@ class Connection(H11Protocol):
         had = self.has_request
         super().handle_events()
         if self.has_request and not had:
-            self._until(None)
+            self._at_leisure()
             self.all_of_them.place(self)
 
     def on_response_complete(self) -> None:
@@ -154,13 +154,18 @@ class Connection(H11Protocol):
         """It is, so it may go on."""
         super().resume_writing()
         if self.has_request:
-            self._until(None)
+            self._at_leisure()
 
-    def _until(self, seconds: float | None) -> None:
+    def _until(self, seconds: float) -> None:
         """Closes it after so long, unless something else is said before."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if seconds is None else self.loop.call_later(seconds, self.abort)
+        self._timer = self.loop.call_later(seconds, self.abort)
+
+    def _at_leisure(self) -> None:
+        """Leaves it alone, unless it still does not take an answer."""
+        if self._timer is not None and not self.flow.write_paused:
+            self._timer.cancel()
 
 
 class Seldom(logging.Filter):

@@ -27,7 +27,8 @@ from selpe.serve.supervisor import Supervisor
 from selpe.serve.token import Token
 
 _HEADER_BYTES = 32 * 1024
-_BACKLOG = 512
+_BACKLOG = 512  # who comes before the server has its turn waits, and is not turned away
+_AT_ONCE = 16  # connections taken in at once: there are no files for all who wait, and others have a turn between
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ class SelPEServer(uvicorn.Server):
         """Begins to listen."""
         asyncio.get_running_loop().set_exception_handler(told_of_trouble(self._connections))
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)  # asyncio has set it to as many as are taken in at once
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Takes note of a signal."""
@@ -116,7 +119,7 @@ def build_server(
         logging.getLogger(name).addFilter(SELDOM)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, proxy_headers=False, ws="none",
-        http=connections.protocol(), lifespan="on", timeout_keep_alive=math.ceil(limits.idle_seconds), backlog=_BACKLOG,
+        http=connections.protocol(), lifespan="on", timeout_keep_alive=math.ceil(limits.idle_seconds), backlog=_AT_ONCE,
         timeout_graceful_shutdown=int(limits.stop_seconds),
         h11_max_incomplete_event_size=_HEADER_BYTES,
         ssl_certfile=address.certificate, ssl_keyfile=address.key,
@@ -136,7 +139,7 @@ def _listen(address: ListenAddress) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address.host, address.port))
-        listener.listen(_BACKLOG)  # who comes before the server has its turn waits, and is not turned away
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise ConfigError(
