@@ -19,6 +19,7 @@ from selpe.intake import write_table
 from selpe.serve.limits import Limits
 from selpe.serve.refusals import RefusedError
 from selpe.serve.store import Store
+from selpe.serve.streams import Streams
 from serve_world import CSV, MARKER, YAML, House, rows
 from small_world import SCHEMA
 
@@ -298,3 +299,30 @@ def test_settings_that_are_no_object_are_refused(house: House, body: bytes) -> N
 def test_an_unknown_name_is_repeated_only_where_it_has_the_form_of_one(house: House) -> None:
     assert house.ask("GET", "/v1/tables/other").json()["error"]["where"] == "other"
     assert quote(MARKER) not in house.ask("GET", f"/v1/runs/{quote(MARKER + ' x')}").text
+
+
+def test_the_servers_process_parses_no_schema_no_table_and_no_page(
+    build: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What reads them is taken away from this process; the reader has its own."""
+    house = build(apart=True)
+
+    def parsed(*_: Any, **__: Any) -> None:
+        raise AssertionError("the server's process parses what was uploaded")
+
+    for name in ("selpe.schema.Schema.load", "selpe.intake.options.ReadingOptions.table",
+                 "selpe.run.event_log.EventReader.more", "selpe.watch.view.folder_view"):  # fmt: skip
+        monkeypatch.setattr(name, parsed)
+    house.take_in()
+    assert house.ask("GET", "/v1/tables/desk/schema").json()["label"] == SCHEMA.label
+    assert house.ask("POST", "/v1/tables/desk/check", json={}).json()["ok"] is True
+    run = house.submit(epsilon=1.0).json()["run"]
+    page = house.ask("GET", f"/v1/runs/{run}/page").json()["path"]
+
+    async def first() -> Any:
+        async for part in Streams(house.desk).readings(run):
+            return json.loads(part.removeprefix(b"data: "))
+
+    assert house.ask("GET", page).status_code == 200
+    shown = house.do(first())
+    assert (shown["run"], shown["label"], shown["state"]) == (run, SCHEMA.label, "preparing")
