@@ -18,6 +18,7 @@ from selpe.errors import SchemaError, SelPEError
 from selpe.processes import end_with_parent
 
 MOST_PROBLEMS = 50
+_NICE = 10  # the server comes first where cores are few: it answers everybody, also who asks for nothing that is read
 
 
 def schema(path: str) -> dict[str, Any]:
@@ -118,6 +119,8 @@ def answer(line: bytes) -> dict[str, Any]:
 def main() -> None:
     """Answers until standard input ends."""
     end_with_parent(0.0)
+    if hasattr(os, "nice"):
+        os.nice(_NICE)
     limit_memory(int(sys.argv[1]))
     # What a library prints must not get between the answers.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)

@@ -9,6 +9,7 @@ import math
 import signal
 import socket
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -29,6 +30,7 @@ from selpe.serve.token import Token
 _HEADER_BYTES = 32 * 1024
 _BACKLOG = 512  # who comes before the server has its turn waits, and is not turned away
 _AT_ONCE = 16  # connections taken in at once: there are no files for all who wait, and others have a turn between
+_THREADS = 32  # most of them wait for the disk, so that on few cores too one client's uploads do not take all
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,9 @@ class SelPEServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begins to listen."""
-        asyncio.get_running_loop().set_exception_handler(told_of_trouble(self._connections))
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(told_of_trouble(self._connections))
+        loop.set_default_executor(ThreadPoolExecutor(_THREADS))
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(_BACKLOG)  # asyncio has set it to as many as are taken in at once

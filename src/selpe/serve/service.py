@@ -18,6 +18,7 @@ from datetime import datetime, timezone
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from selpe.config import RunConfig
 from selpe.errors import BudgetError, SelPEError
@@ -62,6 +63,8 @@ class Desk:
         # Pages have a reader of their own, so that looking on does not wait for uploads.
         self._reader, self._viewer, self._supervisor = reader, viewer or reader, supervisor
         self._admitting = asyncio.Lock()
+        # Uploads hold their table alone, so that somebody who uploads without end keeps nobody from other tables.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._packed: dict[str, str] = {}  # the SHA-256 of each zip that this server has made
         supervisor.ended = self._settle
         for run in self.shelf.all():  # a server that died may have had no time for it
@@ -80,7 +83,7 @@ class Desk:
         self._require_free(name)
         arrived = await self.store.collect(body, limit=self.operator.limits.table_bytes)
         try:
-            async with self._admitting:
+            async with self._table(name):
                 self._require_free(name)
                 return await asyncio.to_thread(self.store.place_table, name, arrived, form)
         finally:
@@ -95,7 +98,7 @@ class Desk:
         draft = arrived.rename(arrived.with_name(f"{arrived.name}.{suffix}"))
         try:
             said = await self._reader.ask("schema", keep=False, upload=name, path=str(draft))
-            async with self._admitting:
+            async with self._table(name):
                 table = self.store.table(name)
                 return await asyncio.to_thread(self.store.place_schema, table, draft, suffix), said
         finally:
@@ -107,7 +110,7 @@ class Desk:
 
     async def remove_table(self, name: str) -> None:
         """Deletes a table that no unfinished run needs."""
-        async with self._admitting:
+        async with self._table(name):
             table = self.store.table(name)
             self._require_idle(name)
             await asyncio.to_thread(self.store.remove, table)
@@ -172,7 +175,7 @@ class Desk:
         await asyncio.to_thread(
             import_module, "selpe.run.lifecycle"
         )  # takes seconds at first: not while others wait for the lock
-        async with self._admitting:
+        async with self._table(name), self._admitting:
             if key and (known := self._submitted(name, key, asked)):
                 return known, False
             self._require_same(self.store.table(name), table)
@@ -199,7 +202,7 @@ class Desk:
 
     async def resume(self, run: str) -> ShelvedRun:
         """A run that is not done, in the queue again. What is done is neither done nor paid for again."""
-        async with self._admitting:
+        async with self._table(self.shelf.find(run).table), self._admitting:
             found = self.shelf.find(run)
             if found.state in ("done", *ACTIVE):
                 raise conflict("run", f"this run is {found.state}", where=run)
@@ -242,9 +245,15 @@ class Desk:
             raise from_child(error.as_dict(), str(self.store.root)) from None
         return digest is not None and target.is_file() and file_sum(target) == digest
 
+    def _table(self, name: str) -> asyncio.Lock:
+        """What whoever changes a table, or what depends on it, holds meanwhile."""
+        lock = self._locks[name] = self._locks.get(name) or asyncio.Lock()
+        return lock
+
     def _require_free(self, name: str) -> None:
         """Raises where a table may not be uploaded under this name now."""
         names = {table.name for table in self.store.tables()}
+        names |= {other for other, lock in self._locks.items() if lock.locked() and other != name}  # on their way
         if name not in names and len(names) >= self.operator.limits.tables:
             raise conflict("limit", f"this server keeps at most {self.operator.limits.tables} tables")
         self._require_idle(name)
