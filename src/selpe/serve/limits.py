@@ -37,7 +37,7 @@ class Limits:
     quick_seconds: float = 10.0  # after which a reading is a slow one
     reading_seconds: float = 120.0
     reading_bytes: int = 4096 * MB  # of memory, for each reader
-    view_seconds: float = 10.0  # for what the page of a run shows
+    view_seconds: float = 60.0  # for what the page of a run shows, the start of its reader included
     requests: int = 512  # under way at once, at most half of them of one client
     streams: int = 128  # of events, open at once, at most half of them of one client
     stream_seconds: float = 3600.0
