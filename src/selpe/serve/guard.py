@@ -2,7 +2,7 @@
 
 The Host header must name this server: a foreign name that resolves to this machine (DNS rebinding) is refused, and so
 is a page of another origin. There are no CORS headers. The token is looked at before a byte of the body is read.
-One client has at most half of all requests under way; that the server is alive is said however many there are.
+One client, or one address, has at most half of all requests under way; that the server is alive is always said.
 Whatever goes wrong further in is answered by its kind alone and logged by its kind alone.
 """
 
