@@ -14,8 +14,8 @@ def build(tmp_path: Path) -> Iterator[Callable[..., House]]:
     """Makes servers without a socket, all in one folder, and ends them."""
     made: list[House] = []
 
-    def build(limits: Limits | None = None, *, worker: Sequence[str] | None = None) -> House:
-        made.append(House(tmp_path / "root", limits, worker=worker))
+    def build(limits: Limits | None = None, *, worker: Sequence[str] | None = None, apart: bool = False) -> House:
+        made.append(House(tmp_path / "root", limits, worker=worker, apart=apart))
         return made[-1]
 
     yield build

@@ -16,6 +16,7 @@ from fastapi import APIRouter
 from selpe.errors import ConfigError
 from selpe.serve.access import RULES, route_class
 from selpe.serve.clients import ROLES, ChangedClients, Clients, Role
+from selpe.serve.limits import Limits
 from selpe.serve.trail import Trail
 from serve_world import CSV, SECRET
 from team_world import PEOPLE, Team
@@ -232,3 +233,32 @@ def test_clients_made_at_once_are_all_there(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert {record.name for record in Clients(tmp_path).records()} == {f"client-{number}" for number in range(12)}
+
+
+# -- shares ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_has_one_share_of_the_requests_from_wherever_it_asks(tmp_path: Path) -> None:
+    team = Team(tmp_path / "root", Limits(workers=0, requests=4))
+    gate = asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        await gate.wait()
+        yield b"a,b\n1,2\n"
+
+    async def work() -> tuple[list[int], list[int]]:
+        places = [team.client(f"10.0.0.{i}", Authorization=f"Bearer {team.tokens['ann']}") for i in range(6)]
+        other = team.client("10.0.0.0", Authorization=f"Bearer {team.tokens['dan']}")
+        puts = [
+            asyncio.ensure_future(place.put(f"/v1/tables/t{i}", content=slow(), headers=CSV))
+            for i, place in enumerate(places)
+        ]
+        while sum(put.done() for put in puts) < 4:  # refused at once, the others wait for their bodies
+            await asyncio.sleep(0.01)
+        meanwhile = [(await client.get("/v1/tables")).status_code for client in (places[0], other)]
+        gate.set()
+        return sorted(answer.status_code for answer in await asyncio.gather(*puts)), meanwhile
+
+    found = team.do(work())
+    team.close()
+    assert found == ([201, 201, 429, 429, 429, 429], [429, 200])

@@ -151,6 +151,39 @@ def test_too_many_requests_at_once_are_told_to_come_back(build: Callable[..., Ho
     assert all(answer.headers["retry-after"] == "5" for answer in answers if answer.status_code == 429)
 
 
+def test_one_client_does_not_take_the_requests_of_another_and_health_is_always_told(
+    build: Callable[..., House],
+) -> None:
+    house = build(Limits(workers=0, requests=4))
+    gate = asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        await gate.wait()
+        yield b"a,b\n1,2\n"
+
+    async def work() -> tuple[list[int], list[int]]:
+        hostile, mine = house.client("10.0.0.66"), house.client("10.0.0.1")
+        puts = [asyncio.ensure_future(hostile.put(f"/v1/tables/t{i}", content=slow(), headers=CSV)) for i in range(6)]
+        while sum(put.done() for put in puts) < 4:  # refused at once, the others wait for their bodies
+            await asyncio.sleep(0.01)
+        asked = [(client, path) for client in (hostile, mine) for path in ("/v1/health", "/v1/tables")]
+        meanwhile = [(await client.get(path)).status_code for client, path in asked]
+        gate.set()
+        return sorted(answer.status_code for answer in await asyncio.gather(*puts)), meanwhile
+
+    assert house.do(work()) == ([201, 201, 429, 429, 429, 429], [200, 429, 200, 200])
+
+
+def test_a_body_that_falls_silent_is_given_up(build: Callable[..., House]) -> None:
+    house = build(Limits(workers=0, silent_seconds=0.2))
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"a,b\n"
+        await asyncio.sleep(600)
+
+    assert house.ask("PUT", "/v1/tables/desk", content=body(), headers=CSV).status_code == 408
+
+
 def test_an_unexpected_error_is_told_and_logged_by_its_kind_alone(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
 import stat
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from selpe.intake import write_table
 from selpe.serve.limits import Limits
 from selpe.serve.refusals import RefusedError
 from selpe.serve.store import Store
+from selpe.serve.streams import Streams
 from serve_world import CSV, MARKER, YAML, House, rows
 from small_world import SCHEMA
 
@@ -298,3 +301,53 @@ def test_settings_that_are_no_object_are_refused(house: House, body: bytes) -> N
 def test_an_unknown_name_is_repeated_only_where_it_has_the_form_of_one(house: House) -> None:
     assert house.ask("GET", "/v1/tables/other").json()["error"]["where"] == "other"
     assert quote(MARKER) not in house.ask("GET", f"/v1/runs/{quote(MARKER + ' x')}").text
+
+
+def test_an_upload_that_the_disk_holds_up_keeps_nobody_from_other_tables(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, place = threading.Event(), house.desk.store.place_table
+
+    def held_up(name: str, *more: Any) -> Any:
+        if name == "slow":
+            gate.wait(60)
+        return place(name, *more)
+
+    async def work() -> tuple[int, bool, int]:
+        client = house.client()
+        slow = asyncio.ensure_future(client.put("/v1/tables/slow", content=b"a,b\n1,2\n", headers=CSV))
+        await asyncio.sleep(0.2)
+        other = await client.put("/v1/tables/other", content=b"a,b\n1,2\n", headers=CSV)
+        waits = not slow.done()
+        gate.set()
+        return other.status_code, waits, (await slow).status_code
+
+    monkeypatch.setattr(house.desk.store, "place_table", held_up)
+    assert house.do(work()) == (201, True, 201)
+
+
+def test_the_servers_process_parses_no_schema_no_table_and_no_page(
+    build: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What reads them is taken away from this process; the reader has its own."""
+    house = build(apart=True)
+
+    def parsed(*_: Any, **__: Any) -> None:
+        raise AssertionError("the server's process parses what was uploaded")
+
+    for name in ("selpe.schema.Schema.load", "selpe.intake.options.ReadingOptions.table",
+                 "selpe.run.event_log.EventReader.more", "selpe.watch.view.folder_view"):  # fmt: skip
+        monkeypatch.setattr(name, parsed)
+    house.take_in()
+    assert house.ask("GET", "/v1/tables/desk/schema").json()["label"] == SCHEMA.label
+    assert house.ask("POST", "/v1/tables/desk/check", json={}).json()["ok"] is True
+    run = house.submit(epsilon=1.0).json()["run"]
+    page = house.ask("GET", f"/v1/runs/{run}/page").json()["path"]
+
+    async def first() -> Any:
+        async for part in Streams(house.desk).readings(run, allowed=lambda: True):
+            return json.loads(part.removeprefix(b"data: "))
+
+    assert house.ask("GET", page).status_code == 200
+    shown = house.do(first())
+    assert (shown["run"], shown["label"], shown["state"]) == (run, SCHEMA.label, "preparing")

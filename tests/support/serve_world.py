@@ -59,7 +59,7 @@ def csv_of(records: Sequence[Record], folder: Path) -> bytes:
 class InlineReader(Reader):
     """Does the reader's jobs in this process."""
 
-    async def ask(self, do: str, *, keep: bool = True, **job: Any) -> dict[str, Any]:
+    async def ask(self, do: str, *, keep: bool = True, upload: str = "", **job: Any) -> dict[str, Any]:
         said = answer(json.dumps({"do": do, **job}).encode())
         if "error" in said:
             raise from_child(said["error"], self._root)
@@ -68,10 +68,13 @@ class InlineReader(Reader):
 
 
 class House:
-    """A server without a socket. Its runs stay in the queue unless it has workers."""
+    """A server without a socket. Its runs stay in the queue unless it has workers.
+
+    Uploads are read in this process, unless they are to be read `apart`, as a server does it.
+    """
 
     def __init__(
-        self, root: Path, limits: Limits | None = None, *, worker: Sequence[str] | None = None,
+        self, root: Path, limits: Limits | None = None, *, worker: Sequence[str] | None = None, apart: bool = False,
         door: Door | None = None, trail: Trail | None = None, second_person: bool = False,
     ) -> None:  # fmt: skip
         self.root = root
@@ -81,15 +84,16 @@ class House:
         self.supervisor = Supervisor(limits, **({"command": worker} if worker else {}))
         store = Store(root)
         self.token = Token(SECRET)
-        self.desk = Desk(store, operator, InlineReader(limits, root=str(store.root)), self.supervisor, trail)
+        reader = (Reader if apart else InlineReader)(limits, root=str(store.root))
+        self.desk = Desk(store, operator, reader, self.supervisor, trail)
         self.app: Guard = build_app(self.desk, door or self.token, hosts=[HOST])
         self._clients: list[httpx.AsyncClient] = []
 
-    def client(self, **headers: str) -> httpx.AsyncClient:
+    def client(self, address: str = "127.0.0.1", **headers: str) -> httpx.AsyncClient:
         """Somebody who asks, with the token unless told otherwise."""
         known = {"Authorization": f"Bearer {SECRET}", **{k.replace("_", "-"): v for k, v in headers.items()}}
         client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=self.app, raise_app_exceptions=False),
+            transport=httpx.ASGITransport(app=self.app, raise_app_exceptions=False, client=(address, 1)),
             base_url=f"http://{HOST}",
             headers={name: value for name, value in known.items() if value},
         )
@@ -161,6 +165,16 @@ fake.FakeModel.__init__.__kwdefaults__["seconds_per_answer"] = {seconds}
 from selpe.serve import worker
 worker.main()
 """
+# A worker that says where it is and then never ends: C code holds its interpreter, so that none of its threads runs.
+STUCK_WORKER = """
+import os, re
+from selpe.serve import worker
+def work(folder, cancel):
+    (folder / "stuck").write_text(str(os.getpid()))
+    re.match(r"(a+)+$", "a" * 60 + "b")
+worker.work = work
+worker.main()
+"""
 _SERVER = """
 import json, logging, os, sys
 from pathlib import Path
@@ -168,10 +182,18 @@ from selpe.serve.limits import Limits, Operator
 from selpe.serve.server import Commands, ListenAddress, serve
 from selpe.serve.token import Token
 logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
-root, secret, worker, limits = sys.argv[1:]
+root, secret, worker, limits, files, spare = sys.argv[1:]
+if int(files):
+    import resource
+    resource.setrlimit(resource.RLIMIT_NOFILE, (int(files), int(files)))
+def ready(url):
+    if int(spare):
+        for _ in range(int(files) - int(spare) - len(os.listdir("/dev/fd"))):
+            os.open(os.devnull, os.O_RDONLY)  # something else takes the files
+    print(url, flush=True)
 operator = Operator({"fake": "fake"}, {"hash": "hash"}, Limits(**json.loads(limits)))
 commands = Commands(worker=(sys.executable, "-c", worker)) if worker else Commands()
-serve(Path(root), operator, Token(secret), ListenAddress(), ready=lambda url: print(url, flush=True), commands=commands)
+serve(Path(root), operator, Token(secret), ListenAddress(), ready=ready, commands=commands)
 """
 
 
@@ -210,13 +232,17 @@ class Served:
         return code
 
 
-def served(folder: Path, *, worker: str = "", **limits: Any) -> Served:
-    """A server that works in `folder/root`, with ledgers and key beside it."""
+def served(folder: Path, *, worker: str = "", files: int = 0, spare: int = 0, **limits: Any) -> Served:
+    """A server that works in `folder/root`, with ledgers and key beside it.
+
+    It may have `files` files open; where `spare` is said, all but so many are taken by something else.
+    """
     environment = {**os.environ, "SELPE_LEDGER": str(folder / "ledgers"), "SELPE_KEY": str(folder / "key")}
     log = folder / "server.log"
     with log.open("a") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-c", _SERVER, str(folder / "root"), SECRET, worker, json.dumps(limits)],
+            [sys.executable, "-c", _SERVER, str(folder / "root"), SECRET, worker, json.dumps(limits),
+             str(files), str(spare)],
             env=environment, stdout=subprocess.PIPE, stderr=errors, text=True,
         )  # fmt: skip
     assert process.stdout is not None

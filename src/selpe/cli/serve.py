@@ -43,6 +43,9 @@ def serve(
     max_upload: Annotated[int, typer.Option(min=1, help="The largest table, in MB.")] = 100,
     max_records: Annotated[int, typer.Option(min=1, help="The most records that a run may write.")] = 100_000,
     max_epsilon: Annotated[float, typer.Option(min=0.0, help="The most ε of a run, and of a budget it sets.")] = 100.0,
+    max_hours: Annotated[
+        float, typer.Option(min=0.01, help="How long a run may take at once, in hours; it can be resumed.")
+    ] = 168.0,
     allowed_host: Annotated[
         list[str] | None, typer.Option(help="A further name of this server (host or host:port), as behind a proxy.")
     ] = None,
@@ -63,7 +66,10 @@ def serve(
     from selpe.serve.server import serve as listen
 
     os.umask(0o077)  # whatever is written from here on is for this user alone
-    limits = Limits(table_bytes=max_upload * _MB, records=max_records, epsilon=max_epsilon, workers=workers)
+    limits = Limits(
+        table_bytes=max_upload * _MB, records=max_records, epsilon=max_epsilon, workers=workers,
+        run_seconds=3600.0 * max_hours,
+    )  # fmt: skip
     models, encoders = _named(model, "--model"), _named(encoder, "--encoder")
     operator = Operator(models or known_models(), encoders or IN_PROCESS_ENCODERS, limits, second_person)
     address = ListenAddress(host, port, tuple(allowed_host or ()), tls_cert, tls_key, open_to_network)

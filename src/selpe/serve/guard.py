@@ -2,6 +2,7 @@
 
 The Host header must name this server: a foreign name that resolves to this machine (DNS rebinding) is refused, and so
 is a page of another origin. There are no CORS headers. The token is looked at before a byte of the body is read.
+One client, or one address, has at most half of all requests under way; that the server is alive is always said.
 Whatever goes wrong further in is answered by its kind alone and logged by its kind alone.
 """
 
@@ -11,7 +12,9 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -21,16 +24,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from selpe.errors import ConfigError
 from selpe.serve.clients import Client, Door
 from selpe.serve.limits import Limits
+from selpe.serve.reading import ASKING
 from selpe.serve.refusals import RefusedError, bug, busy, told
 from selpe.serve.store import too_large
+from selpe.serve.token import OWNER
 from selpe.serve.trail import Trail
 from selpe.watch.server import HEADERS
 
 log = logging.getLogger("selpe.serve")
 
-OPEN_PATHS = ("/v1/health", "/openapi.json")  # tell nothing about this server
+HEALTH = "/v1/health"
+OPEN_PATHS = (HEALTH, "/openapi.json")  # tell nothing about this server
 PAGES = "/watch/"  # have keys of their own
 CLIENT = "selpe.client"  # where a request says further in who asks
+ADMITTED = "selpe.admitted"  # in the state of a request that had the token
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _ALWAYS = {**HEADERS, "Content-Security-Policy": _POLICY}
 
@@ -42,7 +49,7 @@ class Guard:
         self._app, self._door, self._limits, self._trail = app, door, limits, trail
         self._hosts = {host.lower().encode() for host in hosts}
         self._origins = {f"{scheme}://{host}".lower().encode() for host in hosts for scheme in ("http", "https")}
-        self._under_way = 0
+        self._under_way: Counter[str] = Counter()  # by client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, or refuses it."""
@@ -55,10 +62,10 @@ class Guard:
 
     async def _exchange(self, scope: Scope, receive: Receive, send: Send) -> None:
         began, answer = time.monotonic(), _Answer(send)
-        self._under_way += 1
         try:
             self._admit(scope)
-            await self._app(scope, self._bounded(scope, receive), answer)
+            with self._counted(scope["path"], _asking(scope)):
+                await self._app(scope, self._bounded(scope, receive), answer)
         except RefusedError as refusal:
             await self._trail.refused(scope.get(CLIENT), refusal.status, refusal.kind)
             await answer.refuse(refusal.status, told(refusal), _refusal_headers(refusal.status))
@@ -66,7 +73,6 @@ class Guard:
             log.error("%s %s: an unexpected %s", scope["method"], _route(scope), type(error).__name__)
             await answer.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, bug(error), [])
         finally:
-            self._under_way -= 1
             took = 1000 * (time.monotonic() - began)
             log.info("%s %s %d %.0f ms", scope["method"], _route(scope), answer.status, took)
 
@@ -90,8 +96,22 @@ class Guard:
                     HTTPStatus.UNAUTHORIZED, "token", "this needs the server's token", hint="Authorization: Bearer …"
                 )
             scope[CLIENT] = client
-        if self._under_way > self._limits.requests:
-            raise busy("too many requests at once")
+            scope.setdefault("state", {})[ADMITTED] = True  # its connection is not one to be given up
+
+    @contextmanager
+    def _counted(self, path: str, asking: str) -> Iterator[None]:
+        """Has a request under way, for those further in too; raises where there are too many."""
+        most, before = self._limits.requests, ASKING.set(asking)
+        self._under_way[asking] += 1
+        try:
+            if path != HEALTH and (self._under_way.total() > most or self._under_way[asking] > max(1, most // 2)):
+                raise busy("too many requests at once")
+            yield
+        finally:
+            ASKING.reset(before)
+            self._under_way[asking] -= 1
+            if not self._under_way[asking]:
+                del self._under_way[asking]
 
     def _client_of(self, header: bytes) -> Client | None:
         try:
@@ -115,7 +135,8 @@ class Guard:
             if complete:
                 return await receive()
             try:
-                message = await asyncio.wait_for(receive(), max(0.0, until - time.monotonic()))
+                left = min(until - time.monotonic(), self._limits.silent_seconds)
+                message = await asyncio.wait_for(receive(), max(0.0, left))
             except asyncio.TimeoutError:
                 raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, "the body took too long") from None
             size += len(message.get("body", b""))
@@ -156,6 +177,14 @@ def _refusal_headers(status: HTTPStatus) -> list[tuple[bytes, bytes]]:
     if status == HTTPStatus.UNAUTHORIZED:
         return [(b"www-authenticate", b"Bearer")]
     return [(b"retry-after", b"5")] if status == HTTPStatus.TOO_MANY_REQUESTS else []
+
+
+def _asking(scope: Scope) -> str:
+    """Whose share a request is of: a client's that has a token of its own, else that of its address."""
+    client: Client | None = scope.get(CLIENT)
+    if client is not None and client != OWNER:
+        return f"client {client.name}"  # no address has a blank, so no name is mistaken for one
+    return str((scope.get("client") or ("",))[0])
 
 
 def _first(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> bytes | None:

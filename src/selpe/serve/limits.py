@@ -20,18 +20,26 @@ class Limits:
     table_bytes: int = 100 * MB
     schema_bytes: int = 1 * MB
     body_bytes: int = 256 * 1024
+    header_seconds: float = 10.0  # for the head of a first request to arrive
+    idle_seconds: float = 30.0  # for the head of the next one
     body_seconds: float = 300.0  # for a whole body to arrive
+    silent_seconds: float = 30.0  # without a byte of a body that is awaited, or while nothing of an answer is taken
+    connections: int = 2048  # open at once, and at most half as many as the system allows files
     tables: int = 100
     records: int = 100_000  # that one run may write
     epsilon: float = 100.0  # of one run, and of a budget that a first run sets
     queue: int = 20  # accepted runs that wait for a worker
     workers: int = 1
+    run_seconds: float = 7 * 24 * 3600.0  # that a run may take at once; it can be resumed
     stop_seconds: float = 30.0  # that a worker has to stop before it is killed
-    readings: int = 32  # checks, plans and packings that wait for the reader
+    readers: int = 3  # processes that read uploads
+    readings: int = 32  # checks, plans and packings of one client that are read or wait for a reader
+    quick_seconds: float = 10.0  # after which a reading is a slow one
     reading_seconds: float = 120.0
-    reading_bytes: int = 4096 * MB  # of memory
-    requests: int = 256  # under way at once
-    streams: int = 64  # of events, open at once
+    reading_bytes: int = 4096 * MB  # of memory, for each reader
+    view_seconds: float = 60.0  # for what the page of a run shows, the start of its reader included
+    requests: int = 512  # under way at once, at most half of them of one client
+    streams: int = 128  # of events, open at once, at most half of them of one client
     stream_seconds: float = 3600.0
 
 

@@ -27,9 +27,9 @@ def build_pages(desk: Desk, streams: Streams, door: Door) -> APIRouter:
     @router.get("/{run}/{key}/stream")
     async def stream(run: str, key: str) -> StreamingResponse:
         """What the page draws."""
-        found = _opened(desk, door, run, key)
+        _opened(desk, door, run, key)
         streams.require_room()
-        readings = streams.readings(run, found.folder, allowed=lambda: door.opens(run, key))
+        readings = streams.readings(run, allowed=lambda: door.opens(run, key))
         return StreamingResponse(readings, media_type="text/event-stream")
 
     return router

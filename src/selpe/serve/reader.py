@@ -10,12 +10,15 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from selpe.errors import SchemaError, SelPEError
+from selpe.processes import end_with_parent
 
 MOST_PROBLEMS = 50
+_NICE = 10  # the server comes first where cores are few: it answers everybody, also who asks for nothing that is read
 
 
 def schema(path: str) -> dict[str, Any]:
@@ -81,7 +84,23 @@ def pack(run: str, to: str) -> dict[str, Any]:
     return {"sha256": packed.sha256, "records": packed.records, "files": dict(packed.files)}
 
 
-JOBS: Mapping[str, Callable[..., dict[str, Any]]] = {"schema": schema, "check": check, "plan": plan, "pack": pack}
+def view(run: str) -> dict[str, Any]:
+    """What the page of a run shows now, as JSON can say it."""
+    shown: dict[str, Any] = json.loads(json.dumps(_view_of(run)(), default=str))
+    return shown
+
+
+@lru_cache(maxsize=32)
+def _view_of(run: str) -> Callable[[], dict[str, Any]]:
+    """Looks at a run; reads on where it stopped."""
+    from selpe.watch import folder_view
+
+    return folder_view(Path(run))
+
+
+JOBS: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "schema": schema, "check": check, "plan": plan, "pack": pack, "view": view,
+}  # fmt: skip
 
 
 def answer(line: bytes) -> dict[str, Any]:
@@ -94,11 +113,14 @@ def answer(line: bytes) -> dict[str, Any]:
     except MemoryError:
         return {"error": {"kind": "data", "message": "this takes more memory than the server allows"}}
     except Exception as error:
-        return {"error": {"kind": "bug", "message": f"an unexpected {type(error).__name__}"}, "passing": True}
+        return {"error": {"kind": "bug", "message": f"an unexpected {type(error).__name__}"}}
 
 
 def main() -> None:
     """Answers until standard input ends."""
+    end_with_parent(0.0)
+    if hasattr(os, "nice"):
+        os.nice(_NICE)
     limit_memory(int(sys.argv[1]))
     # What a library prints must not get between the answers.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import logging
+import math
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
@@ -16,6 +20,7 @@ from selpe.errors import ConfigError
 from selpe.serve import reading, supervisor
 from selpe.serve.app import build_app
 from selpe.serve.clients import Door
+from selpe.serve.connections import SELDOM, Connections, told_of_trouble
 from selpe.serve.limits import Operator
 from selpe.serve.reading import Reader
 from selpe.serve.service import Desk
@@ -24,9 +29,9 @@ from selpe.serve.supervisor import Supervisor
 from selpe.serve.trail import Trail
 
 _HEADER_BYTES = 32 * 1024
-_KEEP_ALIVE = 30  # seconds that an idle connection is kept
-_CONNECTIONS = 2048
-_BACKLOG = 512
+_BACKLOG = 512  # who comes before the server has its turn waits, and is not turned away
+_AT_ONCE = 16  # connections taken in at once: there are no files for all who wait, and others have a turn between
+_THREADS = 32  # most of them wait for the disk, so that on few cores too one client's uploads do not take all
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +67,18 @@ class Commands:
 class SelPEServer(uvicorn.Server):
     """A server that ends its streams as soon as it is asked to stop, so that stopping does not wait for them."""
 
-    def __init__(self, config: uvicorn.Config, desk: Desk) -> None:
+    def __init__(self, config: uvicorn.Config, desk: Desk, connections: Connections) -> None:
         super().__init__(config)
-        self._desk = desk
+        self._desk, self._connections = desk, connections
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begins to listen."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(told_of_trouble(self._connections))
+        loop.set_default_executor(ThreadPoolExecutor(_THREADS))
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)  # asyncio has set it to as many as are taken in at once
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Takes note of a signal."""
@@ -102,15 +116,21 @@ def build_server(
     store = Store(root)
     listener = _listen(address)
     reader = Reader(limits, root=str(store.root), command=commands.reader)
-    desk = Desk(store, operator, reader, Supervisor(limits, command=commands.worker), trail)
-    app = build_app(desk, door, hosts=_hosts(address, listener.getsockname()[1]))
+    # What a page shows takes no long: a second kind of reader, so that it does not wait for uploads.
+    briefly = replace(limits, readers=2, reading_seconds=limits.view_seconds)
+    viewer = Reader(briefly, root=str(store.root), command=commands.reader)
+    desk = Desk(store, operator, reader, Supervisor(limits, command=commands.worker), trail, viewer=viewer)
+    app, connections = build_app(desk, door, hosts=_hosts(address, listener.getsockname()[1])), Connections(limits)
+    for name in ("asyncio", "uvicorn.error"):  # what they say is not for every time that somebody causes it
+        logging.getLogger(name).addFilter(SELDOM)
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, server_header=False, proxy_headers=False, ws="none", http="h11",
-        lifespan="on", timeout_keep_alive=_KEEP_ALIVE, timeout_graceful_shutdown=int(limits.stop_seconds),
-        h11_max_incomplete_event_size=_HEADER_BYTES, limit_concurrency=_CONNECTIONS,
+        app, log_config=None, access_log=False, server_header=False, proxy_headers=False, ws="none",
+        http=connections.protocol(), lifespan="on", timeout_keep_alive=math.ceil(limits.idle_seconds), backlog=_AT_ONCE,
+        timeout_graceful_shutdown=int(limits.stop_seconds),
+        h11_max_incomplete_event_size=_HEADER_BYTES,
         ssl_certfile=address.certificate, ssl_keyfile=address.key,
     )  # fmt: skip
-    return SelPEServer(config, desk), listener
+    return SelPEServer(config, desk, connections), listener
 
 
 def url_of(address: ListenAddress, listener: socket.socket) -> str:
@@ -125,7 +145,7 @@ def _listen(address: ListenAddress) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address.host, address.port))
-        listener.listen(_BACKLOG)  # who comes before the server has its turn waits, and is not turned away
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise ConfigError(

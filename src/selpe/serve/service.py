@@ -20,6 +20,7 @@ from datetime import datetime, timezone
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from selpe.config import RunConfig
 from selpe.errors import BudgetError, SelPEError
@@ -61,15 +62,19 @@ class Desk:
     """One server's work, apart from how it is asked for."""
 
     def __init__(
-        self, store: Store, operator: Operator, reader: Reader, supervisor: Supervisor, trail: Trail | None = None
-    ) -> None:
+        self, store: Store, operator: Operator, reader: Reader, supervisor: Supervisor, trail: Trail | None = None, *,
+        viewer: Reader | None = None,
+    ) -> None:  # fmt: skip
         self.store, self.operator = store, operator
         self.trail = trail or Trail()
         self.trail.begin(second_person=operator.second_person)
         self.shelf = Shelf(store, supervisor)
         self.closing = False  # streams end when this is set
-        self._reader, self._supervisor = reader, supervisor
+        # Pages have a reader of their own, so that looking on does not wait for uploads.
+        self._reader, self._viewer, self._supervisor = reader, viewer or reader, supervisor
         self._admitting = asyncio.Lock()
+        # Uploads hold their table alone, so that somebody who uploads without end keeps nobody from other tables.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._packed: dict[str, str] = {}  # the SHA-256 of each zip that this server has made
         supervisor.ended = self._ended
         for run in self.shelf.all():  # a server that died may have had no time for it
@@ -78,7 +83,7 @@ class Desk:
     async def close(self) -> None:
         """Stops all work; runs that are not done can be resumed by the next server."""
         self.closing = True
-        await asyncio.gather(self._supervisor.close(), self._reader.close())
+        await asyncio.gather(self._supervisor.close(), self._reader.close(), self._viewer.close())
         await self.trail.close()
         self.store.close()
 
@@ -101,9 +106,9 @@ class Desk:
         self._require_free(name)
         arrived = await self.store.collect(body, limit=self.operator.limits.table_bytes)
         try:
-            async with self._admitting:
+            async with self._table(name):
                 self._require_free(name)
-                return self.store.place_table(name, arrived, form)
+                return await asyncio.to_thread(self.store.place_table, name, arrived, form)
         finally:
             arrived.unlink(missing_ok=True)
 
@@ -115,27 +120,29 @@ class Desk:
         arrived = await self.store.collect(body, limit=self.operator.limits.schema_bytes)
         draft = arrived.rename(arrived.with_name(f"{arrived.name}.{suffix}"))
         try:
-            said = await self._reader.ask("schema", keep=False, path=str(draft))
-            async with self._admitting:
-                return self.store.place_schema(self.store.table(name), draft, suffix), said
+            said = await self._reader.ask("schema", keep=False, upload=name, path=str(draft))
+            async with self._table(name):
+                table = self.store.table(name)
+                return await asyncio.to_thread(self.store.place_schema, table, draft, suffix), said
         finally:
             draft.unlink(missing_ok=True)
 
     async def schema(self, name: str) -> dict[str, Any]:
         """What a table's schema says."""
-        return await self._reader.ask("schema", path=str(self.store.table(name).schema))
+        return await self._reader.ask("schema", upload=name, path=str(self.store.table(name).schema))
 
     async def remove_table(self, name: str) -> None:
         """Deletes a table that no unfinished run needs."""
-        async with self._admitting:
+        async with self._table(name):
             table = self.store.table(name)
             self._require_idle(name)
-            self.store.remove(table)
+            await asyncio.to_thread(self.store.remove, table)
 
     async def check(self, name: str, settings: ReadingSettings) -> dict[str, Any]:
         """How a table fits its schema."""
         table, options = self.store.table(name), settings.model_dump()
-        said = await self._reader.ask("check", data=str(table.data), schema=str(table.schema), options=options)
+        job: dict[str, Any] = {"data": str(table.data), "schema": str(table.schema), "options": options}
+        said = await self._reader.ask("check", upload=name, **job)
         ready = not said["problems"] or (options["skip_bad_rows"] and said["fit"] > 0)
         return {**said, "ok": bool(ready and not said["unconfirmed"])}
 
@@ -144,9 +151,8 @@ class Desk:
     async def outlook(self, table: StoredTable, settings: RunSettings) -> ProposedRun:
         """What a run would do. Spends nothing."""
         config = run_config(settings, table, self.operator, str(self.store.runs))
-        return ProposedRun(
-            config, await self._reader.ask("plan", settings=config.model_dump(mode="json", by_alias=True))
-        )
+        asked = config.model_dump(mode="json", by_alias=True)
+        return ProposedRun(config, await self._reader.ask("plan", upload=table.name, settings=asked))
 
     async def plan(self, name: str, settings: RunSettings) -> dict[str, Any]:
         """The plan of a run, its price, and whether the budget allows it now."""
@@ -195,7 +201,7 @@ class Desk:
         await asyncio.to_thread(
             import_module, "selpe.run.lifecycle"
         )  # takes seconds at first: not while others wait for the lock
-        async with self._admitting:
+        async with self._table(name), self._admitting:
             if key and (known := self._submitted(name, key, asked, whose)):
                 return known, False
             self._require_same(self.store.table(name), table)
@@ -214,7 +220,7 @@ class Desk:
 
     async def approve(self, run: str, by: Client) -> ShelvedRun:
         """A run that waited, in the queue now: somebody else than its submitter has agreed to what it will spend."""
-        async with self._admitting:
+        async with self._table(self.shelf.find(run).table), self._admitting:
             found = self._waiting(run)
             require_second_person(found, by)
             self._require_same_version(found)
@@ -228,7 +234,7 @@ class Desk:
         async with self._admitting:
             found = self._waiting(run)
             await asyncio.to_thread(self.trail.write, REJECTED, **who(by), run=run, table=found.table)
-            self.shelf.accept(found.folder, decided(found, by, given=False))
+            await asyncio.to_thread(self.shelf.accept, found.folder, decided(found, by, given=False))
         return self.shelf.find(run)
 
     async def cancel(self, run: str) -> ShelvedRun:
@@ -237,14 +243,14 @@ class Desk:
             found = self.shelf.find(run)
             if found.state in ("done", "rejected"):
                 raise conflict("run", f"this run is {found.state}", where=run)
-            self.shelf.accept(found.folder, {**found.accepted, "cancelled": True})
+            await asyncio.to_thread(self.shelf.accept, found.folder, {**found.accepted, "cancelled": True})
             self._supervisor.stop(run)
             await asyncio.to_thread(self._settle, run)
         return self.shelf.find(run)
 
     async def resume(self, run: str) -> ShelvedRun:
         """A run that is not done, in the queue again. What is done is neither done nor paid for again."""
-        async with self._admitting:
+        async with self._table(self.shelf.find(run).table), self._admitting:
             found = self.shelf.find(run)
             if found.state in ("done", "waiting", "rejected", *ACTIVE):
                 raise conflict("run", f"this run is {found.state}", where=run)
@@ -253,7 +259,7 @@ class Desk:
             self._require_place(waits=waits)
             if not waits:
                 await asyncio.to_thread(self._reserve_again, found)
-            self.shelf.accept(found.folder, {**found.accepted, "cancelled": False})
+            await asyncio.to_thread(self.shelf.accept, found.folder, {**found.accepted, "cancelled": False})
             if not waits:
                 self._supervisor.begin(run, found.folder)
         return self.shelf.find(run)
@@ -268,9 +274,14 @@ class Desk:
             raise missing("release", run)
         target = place.work.packed
         if not await asyncio.to_thread(self._still_packed, found.folder, target, self._packed.get(run)):
-            said = await self._reader.ask("pack", keep=False, run=str(found.folder), to=str(target))
+            job: dict[str, Any] = {"run": str(found.folder), "to": str(target)}
+            said = await self._reader.ask("pack", keep=False, upload=found.table, **job)
             self._packed[run] = str(said["sha256"])
         return target, self._packed[run]
+
+    async def view(self, run: str) -> dict[str, Any]:
+        """What the page of a run shows."""
+        return await self._viewer.ask("view", keep=False, upload=run, run=str(self.store.run(run)))
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
@@ -282,9 +293,15 @@ class Desk:
             raise from_child(error.as_dict(), str(self.store.root)) from None
         return digest is not None and target.is_file() and file_sum(target) == digest
 
+    def _table(self, name: str) -> asyncio.Lock:
+        """What whoever changes a table, or what depends on it, holds meanwhile."""
+        lock = self._locks[name] = self._locks.get(name) or asyncio.Lock()
+        return lock
+
     def _require_free(self, name: str) -> None:
         """Raises where a table may not be uploaded under this name now."""
         names = {table.name for table in self.store.tables()}
+        names |= {other for other, lock in self._locks.items() if lock.locked() and other != name}  # on their way
         if name not in names and len(names) >= self.operator.limits.tables:
             raise conflict("limit", f"this server keeps at most {self.operator.limits.tables} tables")
         self._require_idle(name)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from selpe.errors import SelPEError
 from selpe.run.workspace import Workspace
+from selpe.serve.reading import ASKING
 from selpe.serve.refusals import busy
 from selpe.serve.runs import ACTIVE
 from selpe.serve.service import Desk
-from selpe.watch import folder_view
 
 PERIOD = 0.25  # seconds between two looks at the log
 PAGE_PERIOD = 1.0
@@ -27,11 +29,13 @@ class Streams:
     """Opens streams, so many at once as the operator allows."""
 
     def __init__(self, desk: Desk) -> None:
-        self._desk, self._open = desk, 0
+        self._desk = desk
+        self._open: Counter[str] = Counter()  # by client
 
     def require_room(self) -> None:
         """Raises where too many are open."""
-        if self._open >= self._desk.operator.limits.streams:
+        most = self._desk.operator.limits.streams
+        if self._open.total() >= most or self._open[ASKING.get()] >= max(1, most // 2):
             raise busy("too many streams are open")
 
     async def events(
@@ -58,25 +62,28 @@ class Streams:
                     yield b": waiting\n\n"
                 await asyncio.sleep(PERIOD)
 
-    async def readings(self, run: str, folder: Path, *, allowed: Callable[[], bool]) -> AsyncIterator[bytes]:
+    async def readings(self, run: str, *, allowed: Callable[[], bool]) -> AsyncIterator[bytes]:
         """What the page shows, about once a second, until the run is over for now."""
-        view = await asyncio.to_thread(folder_view, folder)
         with self._counted() as until:
             while allowed():
                 state = self._desk.shelf.find(run).state
-                shown = {**await asyncio.to_thread(view), "state": _PAGE_STATES.get(state, state), "folder": ""}
-                yield f"data: {_json(shown)}\n\n".encode()
+                with suppress(SelPEError):  # a look that is refused, as on a busy machine: the next one may not be
+                    shown = {**await self._desk.view(run), "state": _PAGE_STATES.get(state, state), "folder": ""}
+                    yield f"data: {_json(shown)}\n\n".encode()
                 if self._desk.closing or time.monotonic() > until:
                     return
                 await asyncio.sleep(PAGE_PERIOD)
 
     @contextmanager
     def _counted(self) -> Iterator[float]:
-        self._open += 1
+        client = ASKING.get()
+        self._open[client] += 1
         try:
             yield time.monotonic() + self._desk.operator.limits.stream_seconds
         finally:
-            self._open -= 1
+            self._open[client] -= 1
+            if not self._open[client]:
+                del self._open[client]
 
 
 class _GrowingFile:

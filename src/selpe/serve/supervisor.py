@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Literal
 
 from selpe.errors import ExitCode
-from selpe.processes import OWN_GROUP
+from selpe.processes import OWN_GROUP, kill_group
 from selpe.run.workspace import Workspace
 from selpe.serve.limits import Limits
 from selpe.serve.refusals import busy
 from selpe.serve.store import write_json
+from selpe.serve.worker import KILLED_AFTER
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,9 @@ class _RunJob:
     folder: Path
     process: asyncio.subprocess.Process | None = None
     stopping: bool = False
+    why: str = ""  # it was stopped or killed; empty where somebody asked for that
+    let_go: bool = False  # it has been told to stop, and its time for that is running
+    timer: asyncio.TimerHandle | None = None  # for what ends it next
 
 
 class Supervisor:
@@ -70,8 +74,7 @@ class Supervisor:
         if run not in self._tasks:
             del self._jobs[run]
             return
-        job.stopping = True
-        _let_go(job)
+        self._end(job)
 
     async def close(self) -> None:
         """Stops everything. What is not done can be resumed by the next server."""
@@ -114,20 +117,43 @@ class Supervisor:
         )  # fmt: skip
         log.info("%s: started", run)
         if job.stopping:
-            _let_go(job)
+            self._end(job)
+        else:
+            job.timer = asyncio.get_running_loop().call_later(self._limits.run_seconds, self._overdue, job)
         code = await process.wait()
+        if job.timer:
+            job.timer.cancel()
         log.info("%s: ended (%s)", run, _EXITS.get(code, f"code {code}"))
-        if code < 0 and not job.stopping:
+        if job.why and code != ExitCode.DONE:
+            _note(job.folder, job.why, kind="killed")
+        elif code < 0 and not job.stopping:
             _note(job.folder, f"its process was killed ({_signal(code)})", kind="killed")
+
+    def _overdue(self, job: _RunJob) -> None:
+        job.why = f"it was stopped, for a run may take {self._limits.run_seconds / 3600:g} hours at once"
+        self._end(job)
+
+    def _end(self, job: _RunJob) -> None:
+        """Lets go of a worker, and kills it where it does not end: it may be unable to notice."""
+        job.stopping = True
+        if job.let_go or job.process is None or job.process.stdin is None:
+            return  # asked for twice, it does not get its time twice
+        job.let_go = True
+        with suppress(OSError):
+            job.process.stdin.close()
+        if job.timer:
+            job.timer.cancel()
+        seconds = self._limits.stop_seconds + KILLED_AFTER
+        job.timer = asyncio.get_running_loop().call_later(seconds, self._kill, job)
+
+    def _kill(self, job: _RunJob) -> None:
+        if job.process is not None and job.process.returncode is None:
+            job.why = job.why or f"its process did not stop within {self._limits.stop_seconds:g} s and was killed"
+            log.warning("%s: %s", job.folder.name, job.why)
+            kill_group(job.process.pid)
 
 
 _EXITS: Mapping[int, str] = {int(code): code.name.lower() for code in ExitCode}
-
-
-def _let_go(job: _RunJob) -> None:
-    if job.process is not None and job.process.stdin is not None:
-        with suppress(OSError):
-            job.process.stdin.close()
 
 
 def _note(folder: Path, message: str, *, kind: str) -> None:

@@ -1,7 +1,7 @@
 """The child process that does one run. It lives as long as the server holds its standard input open.
 
 A server that lets go, on purpose or by dying, ends the run cleanly: answers, charges and choices are on the disk before
-they are used, so what is done is kept, and the run can be resumed.
+they are used, so what is done is kept, and the run can be resumed. A run that cannot end by itself any more is killed.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from selpe.errors import ExitCode, SelPEError, StoppedError
-from selpe.processes import stop_when_let_go
+from selpe.processes import end_with_parent, stop_when_let_go
 from selpe.run.workspace import Workspace
 from selpe.serve.store import write_json
 
 if TYPE_CHECKING:
     from selpe.run.lifecycle import Run
 
+KILLED_AFTER = 2.0  # seconds after its time to stop is over
+
 
 def main() -> None:
     """Does the run of the folder named on the command line; leaves what stopped it beside it."""
     folder, patience = Path(sys.argv[1]), float(sys.argv[2])
+    end_with_parent(patience + 2 * KILLED_AFTER)  # a server that lives comes first, and says so
     cancel = threading.Event()
     stop_when_let_go(cancel, patience)
     sys.exit(work(folder, cancel))
