@@ -15,7 +15,7 @@ import pytest
 
 from in_process import selpe
 from selpe.cli.console import err
-from selpe.cli.demo import EXAMPLE, example_folder
+from selpe.cli.demo import EXAMPLES, example_folder
 from selpe.cli.display import PlainLines, chosen
 from selpe.cli.records_shown import telling
 from selpe.errors import ConfigError, ModelError, ModelNotFoundError, StoppedError, did_you_mean
@@ -559,7 +559,7 @@ def test_records_of_all_classes_are_shown_first_and_copies_of_examples_last() ->
     ],
 )
 def test_of_two_records_of_a_class_the_one_that_reads_well_is_shown_first(worse: str) -> None:
-    schema = Schema.load(example_folder(EXAMPLE) / "schema.yaml")
+    schema = Schema.load(example_folder(EXAMPLES[0]) / "schema.yaml")
     (record, *_) = schema.examples
     fine, bad = ({**record, "comment": text} for text in ("A calm house with a kind cook.", worse))
     assert telling(schema, [bad, fine], 1) == [fine]
