@@ -40,6 +40,9 @@ SLOW = ("create", "open", "write", "read", "fsync", "truncate")
 COMMANDS = (night.WIDE, night.BEGIN, night.PACK)
 
 
+Tell = Callable[[str], None]
+
+
 @dataclass(frozen=True)
 class Failure:
     """A way in which calls of some kinds fail. `for_good`: all that come later fail as well."""
@@ -71,7 +74,7 @@ FAILURES = (
     Failure("EINTR", SLOW, errno.EINTR),
     Failure("a half of the bytes", ("write", "read")),
 )
-HEAD = """| failure | calls that can | failed | ended with an error of ours | foreign | understated | went on to the same release |
+HEAD = """| failure | calls that can | failed | ended with our error | foreign | understated | went on, same bytes |
 |---|---|---|---|---|---|---|"""
 
 
@@ -141,9 +144,9 @@ def foreign(said: Sequence[Result]) -> str:
     return ""
 
 
-def tried(failure: Failure, *, size: int, tell: Callable[[str], None] = lambda _: None) -> Found:
+def tried(failure: Failure, *, size: int, most: int = 0, tell: Tell = lambda _: None) -> Found:
     """All calls that can fail in this way, each failed once; what went wrong is told."""
-    with night.place() as folder, night.project(folder, measure="off") as root:
+    with night.place() as folder, night.project(folder, **night.SMALL) as root:
         clean = Disk.of(root)
         night.whole_life(lambda _: None)  # everything is loaded in this process once, and not by each child
         expected = night.released(root)
@@ -153,7 +156,8 @@ def tried(failure: Failure, *, size: int, tell: Callable[[str], None] = lambda _
         for number, where in enumerate(places):
             by_place.setdefault(alike(where), []).append(number)
         found = Found(failure.name, len(places))
-        for at in sorted(number for numbers in by_place.values() for number in spread(numbers, size)):
+        chosen = sorted(number for numbers in by_place.values() for number in spread(numbers, size))
+        for at in spread(chosen, most):
             clean.lay_out(root)
             said, told, _ = lived(root, failure, at)
             found.failed += 1
@@ -181,13 +185,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kind", help="only failures whose name has this in it")
     parser.add_argument("--size", type=int, default=3)
+    parser.add_argument("--most", type=int, default=0, help="at most so many calls of each kind; 0: all")
     parser.add_argument("--check", type=Path, help="a page that must hold the table")
     options = parser.parse_args()
     print(HEAD, flush=True)
     rows, wrong = [], Counter[str]()
     for failure in FAILURES:
         if options.kind is None or options.kind in failure.name:
-            found = tried(failure, size=options.size, tell=lambda said: print(said, flush=True))
+            found = tried(failure, size=options.size, most=options.most, tell=lambda said: print(said, flush=True))
             print(found.row, flush=True)
             rows.append(found.row)
             wrong.update(wrong=found.wrong, foreign=found.foreign)

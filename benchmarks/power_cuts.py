@@ -28,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"
 import night_world as night
 from power_cut import Cut, Disk, Recording, explore
 
+Tell = Callable[[str], None]
+
 
 @dataclass(frozen=True)
 class Life:
@@ -65,7 +67,7 @@ def run_survives(root: Path, told: list[Any], expected: Any) -> None:
 
 LIVES = (
     Life(
-        "run, ledger, release, zip", lambda root: night.project(root, measure="off"), night.whole_life,
+        "run, ledger, release, zip", lambda root: night.project(root, **night.SMALL), night.whole_life,
         night.released, run_survives,
     ),
     Life("the same with measured tables", night.project, night.whole_life, night.released, run_survives),
@@ -85,7 +87,9 @@ HEAD = """| what was done | writes, names and syncs | different disks after a cu
 |---|---|---|---|---|"""
 
 
-def tried(life: Life, *, size: int, width: int, tell: Callable[[str], None] = lambda _: None) -> Found:
+def tried(
+    life: Life, *, size: int, width: int, most: int = 0, part: tuple[int, int] = (0, 1), tell: Tell = print
+) -> Found:
     """All cuts of a life; what went wrong is told."""
     with night.place() as folder, life.world(folder) as root:
         clean = Disk.of(root)
@@ -100,7 +104,7 @@ def tried(life: Life, *, size: int, width: int, tell: Callable[[str], None] = la
             night.in_child(lambda: life.survives(root, told, expected))
 
         found = Found(life.name, sum(effect.kind != "mark" for effect in recording.effects))
-        for cut, wrong in explore(recording, size=size, width=width, survives=survives):
+        for cut, wrong in explore(recording, size=size, width=width, survives=survives, most=most, part=part):
             found.disks += 1
             found.wrong += bool(wrong)
             found.understated += wrong.startswith("understated")
@@ -116,18 +120,26 @@ def require_all_recorded(recording: Recording, root: Path) -> None:
     assert last.disk.digest() == Disk.of(root).digest(), "a write was not recorded"
 
 
+def part_of(text: str) -> tuple[int, int]:
+    number, _, parts = text.partition("/")
+    return int(number), int(parts)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--life", help="only lives whose name has this in it")
     parser.add_argument("--size", type=int, default=3)
     parser.add_argument("--width", type=int, default=3)
+    parser.add_argument("--most", type=int, default=0, help="at most so many disks of each life; 0: all")
+    parser.add_argument("--part", default="0/1", help="1/4: the second of four parts, for several processes at once")
     parser.add_argument("--check", type=Path, help="a page that must hold the table")
     options = parser.parse_args()
     print(HEAD, flush=True)
     rows, wrong = [], 0
     for life in LIVES:
         if options.life is None or options.life in life.name:
-            found = tried(life, size=options.size, width=options.width, tell=lambda said: print(said, flush=True))
+            how = {"size": options.size, "width": options.width, "most": options.most, "part": part_of(options.part)}
+            found = tried(life, **how, tell=lambda said: print(said, flush=True))
             print(found.row, flush=True)
             rows.append(found.row)
             wrong += found.wrong

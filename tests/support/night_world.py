@@ -19,6 +19,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from typer.main import get_command
+
+import selpe.cli
 import selpe.run.lifecycle
 from faults_world import CONFIG, make_project, places, require_tidy
 from in_process import selpe as command
@@ -36,6 +39,7 @@ from selpe.serve.worker import work
 from serve_world import CSV, YAML, House
 from small_world import SCHEMA, drawn
 
+SMALL = {"measure": "off", "records": 4, "batches": 1, "bundles": 2}
 MEMORY = Path("/dev/shm")
 SEED = 11
 WIDE = ("budget", "set", "desk", "--epsilon", 1000)
@@ -59,16 +63,20 @@ def project(root: Path, **settings: Any) -> Iterator[Path]:
     kept, before = Path.cwd(), dict(os.environ)
     os.environ |= {**places(root / "house"), "SELPE_ALLOW_FAKE": "1", "SELPE_LOCAL_SERVERS": "off"}
     defaults: dict[str, Any] = selpe.run.lifecycle.Run.execute.__kwdefaults__  # type: ignore[assignment]
-    seeded = dict(defaults)
+    seeded, build = dict(defaults), selpe.cli.build
+    commands = get_command(build())  # made once: it takes as long as a small run
     try:
         make_project(root)
-        text = CONFIG + "".join(f"{name}: {value}\n" for name, value in settings.items())
+        lines = {**dict(line.split(": ", 1) for line in CONFIG.split("\n") if line), **settings}
+        text = "".join(f"{name}: {value}\n" for name, value in lines.items())
         (root / "selpe.yaml").write_text(text, encoding="utf-8")
         defaults["test_seed"] = SEED
+        selpe.cli.build = lambda: commands  # type: ignore[assignment,return-value]
         os.chdir(root)
         yield root
     finally:
         defaults.update(seeded)
+        selpe.cli.build = build
         os.chdir(kept)
         os.environ.clear()
         os.environ.update(before)
@@ -202,7 +210,7 @@ def require_right_end(root: Path, before: Sequence[Any], expected: Mapping[str, 
 @contextmanager
 def killed_project(root: Path) -> Iterator[Path]:
     """A project whose run has drawn twice and was killed while the second result was written."""
-    with project(root, measure="off"):
+    with project(root, **SMALL):
         child = os.fork()
         if child == 0:
             write = LedgerDisk.write

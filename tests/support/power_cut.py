@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from watched_disk import Call, Doing, Watched
 
 FOLDER = -1
+SCRATCH = re.compile(r"(^|/)(\.selpe-[^/]*|[^/]*\.?lock)(/|$)")
+T = TypeVar("T")
 Edit = tuple[int, str, int | None]  # in this folder, this name: the file or folder of this number, or nothing
 
 
@@ -124,9 +127,11 @@ class Disk:
         return found
 
     def digest(self) -> bytes:
-        """The same for disks that hold the same under the same names."""
+        """The same for disks that hold the same under the same names, scratch and locks aside: nobody reads them."""
         found = hashlib.sha256()
         for path, (_, file) in sorted(self.tree().items()):
+            if SCRATCH.search(path):
+                continue
             found.update(f"{path}\0".encode() + (b"folder" if file is None else _digest(file.data)))
         return found.digest()
 
@@ -362,11 +367,12 @@ def _pending(effects: Sequence[Effect]) -> list[int]:
     return found[::-1]
 
 
-def spread(found: Sequence[int], size: int) -> list[int]:
+def spread(found: Sequence[T], size: int) -> list[T]:
     """At most `size` of them, the first and the last among them, the others evenly between; all of them with 0."""
     if size == 0 or len(found) <= size:
         return list(found)
-    return [found[-1]] if size == 1 else sorted({found[round(i * (len(found) - 1) / (size - 1))] for i in range(size)})
+    last = len(found) - 1
+    return [found[round(i * last / (size - 1))] for i in range(size)] if size > 1 else [found[-1]]
 
 
 def alike(place: str) -> str:
@@ -375,14 +381,23 @@ def alike(place: str) -> str:
 
 
 def explore(
-    recording: Recording, *, size: int, width: int, survives: Callable[[Cut, list[Any]], None]
+    recording: Recording,
+    *,
+    size: int,
+    width: int,
+    survives: Callable[[Cut, list[Any]], None],
+    most: int = 0,
+    part: tuple[int, int] = (0, 1),
 ) -> Iterator[tuple[Cut, str]]:
-    """Every different disk that cuts can leave, each with what was wrong after it; '' where all was well."""
+    """Every different disk that cuts can leave, each with what was wrong after it; '' where all was well.
+
+    `most` bounds how many are tried, spread evenly over them; 0 is no bound. `part` is (i, n): the i-th of n parts.
+    """
     known: dict[bytes, Cut] = {}
     for after in recording.moments(size):
         for cut in recording.cuts(after, width):
             known[cut.disk.digest()] = cut  # of equal disks the latest: the most is known of it outside
-    for cut in sorted(known.values(), key=lambda cut: cut.after):
+    for cut in spread(sorted(known.values(), key=lambda cut: cut.after), most)[part[0] :: part[1]]:
         try:
             survives(cut, recording.marks(cut.after))
         except AssertionError as problem:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from selpe.errors import DataError
 from selpe.intake.core import attempt
-from selpe.lasting import put_for_good
+from selpe.lasting import put_in_place
 from selpe.owner_only import claim, make_folder
 from selpe.schema import CategoryField, Field, NumberField, Schema, Value
 
@@ -51,7 +51,7 @@ def write_table(records: Iterable[Row], schema: Schema, path: str | Path, *, exc
         make_folder(target.parent)
         claim(draft)
         writers[target.suffix.lower()](draft)
-        put_for_good(draft, target)
+        put_in_place(draft, target)
         return target
 
     def failed(kind: str) -> DataError:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from selpe.errors import ModelError, ModelNotFoundError
+from selpe.lasting import make_folders
 from selpe.models.store.blobs import Blobs, bytes_under, read_json, sha256_of, write_json
 from selpe.models.store.curated import BY_NAME
 from selpe.models.store.download import Progress, Step, client, silent
@@ -136,7 +137,7 @@ class ModelStore:
         key = {**_installed(ENGINE_PACKAGES), **(versions or {})}
         tag = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
         folder = self.root / "prepared" / f"{digest[:16]}-{tag}"
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder)
         about = folder / "about.json"
         if not about.exists():
             write_json(about, {"model": name, "sha256": digest, "versions": key})
@@ -246,7 +247,7 @@ class ModelStore:
         from filelock import FileLock, Timeout
 
         folder = self.root / "locks"
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder)
         lock = FileLock(folder / f"{_slug(name)}.lock")
         try:
             lock.acquire(timeout=0)
