@@ -75,7 +75,7 @@ LIVES = (
         "a killed run that is resumed", night.killed_project, night.resumed_life, night.released, run_survives,
     ),
     Life(
-        "server: uploads, a run, its zip", night.project, night.served_life, night.served_release,
+        "server: uploads, a run", night.project, night.served_life, night.served_release,
         night.require_served,
     ),
     Life(

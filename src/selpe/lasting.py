@@ -30,7 +30,10 @@ def sync_folder(folder: Path) -> None:
     """Returns once the names in a folder are on the disk, where the system can say so (Windows has no such call)."""
     if os.name == "nt":
         return
-    handle = os.open(folder, os.O_RDONLY)
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # whoever may write into a folder need not be allowed to read it
+        return
     try:
         os.fsync(handle)
     except OSError as error:

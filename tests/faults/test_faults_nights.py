@@ -124,7 +124,7 @@ def test_a_ledger_that_is_not_synced_is_found_to_be_understated(
 # -- the sample -------------------------------------------------------------------------------------------------------
 
 TRIED = {
-    "run, ledger, release, zip": 30, "a killed run that is resumed": 12, "server: uploads, a run, its zip": 10,
+    "run, ledger, release, zip": 30, "a killed run that is resumed": 12, "server: uploads, a run": 8,
     "model store: a model fetched": 20,
 }  # fmt: skip
 

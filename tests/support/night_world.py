@@ -94,9 +94,11 @@ def in_child(work: Callable[[], Any]) -> Any:
             said = (False, f"{problem}")
         except BaseException:
             said = (False, traceback.format_exc())
-        with os.fdopen(writing, "wb") as pipe:
-            pickle.dump(said, pipe)
-        os._exit(0)
+        try:
+            with os.fdopen(writing, "wb") as pipe:
+                pickle.dump(said, pipe)
+        finally:  # whatever happens, a child never goes on with its parent's work
+            os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         raw = pipe.read()

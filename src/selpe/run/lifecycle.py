@@ -167,8 +167,9 @@ class Run:
             # A run's folder is there whole or not at all: half of one would be in the way of the next try.
             put_for_good(draft.folder, folder)
         except OSError as error:
+            taken = draft.folder.exists() and os.path.lexists(folder)  # by another process, in the meantime
             shutil.rmtree(draft.folder, ignore_errors=True)
-            if os.path.lexists(folder):
+            if taken:
                 raise _taken(folder) from None
             raise refusal(error, where=str(folder)) from None
         return cls(folder, config, manifest)
