@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,20 +21,6 @@ _REASONS = {
     errno.ENFILE: "too many files are open",
     errno.ENOMEM: "there is not enough memory",
 }
-
-# Windows refuses to replace a file while somebody reads it, which here takes milliseconds; other systems do not mind.
-_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if os.name == "nt" else ()
-
-
-def put_in_place(draft: Path, target: Path) -> None:
-    """Puts one file in the place of another, at once or not at all, as soon as the system lets us."""
-    for pause in _PAUSES:
-        try:
-            draft.replace(target)
-            return
-        except PermissionError:
-            time.sleep(pause)
-    draft.replace(target)
 
 
 def refusal(error: OSError | MemoryError, *, where: str = "", hint: str = "") -> RunError:

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Literal, TextIO, cast
+
+from selpe.lasting import put_for_good, sync_file, sync_folder
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 _SHARED_FOLDER, _SHARED_FILE = 0o755, 0o644
@@ -24,7 +27,7 @@ _OTHERS = 0o077
 
 
 def make_folder(path: Path, *, new: bool = False) -> None:
-    """Makes a folder for the owner alone, and the missing ones above it. One that is there stays as it is.
+    """Makes a folder for the owner alone, and the missing ones above it, for good. One that is there stays as it is.
 
     With `new` it must not be there yet: FileExistsError.
     """
@@ -40,6 +43,7 @@ def make_folder(path: Path, *, new: bool = False) -> None:
                 raise
         else:
             folder.chmod(FOLDER_MODE)  # a umask can take rights from the owner, too
+            sync_folder(folder.parent)
 
 
 def open_owned(path: str | os.PathLike[str], flags: int) -> int:
@@ -78,15 +82,29 @@ def write_bytes(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Writes a text file of the owner alone: at once or not at all, and for good."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        write_text(draft, text)
+        put_for_good(draft, path)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
+
+
 def claim(path: Path) -> None:
     """Makes sure that a file is there and is the owner's alone, for a library that will open it by its name."""
     os.close(open_owned(path, os.O_WRONLY | os.O_CREAT))
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copies a file's bytes into a file of the owner alone."""
+    """Copies a file's bytes into a file of the owner alone, for good."""
     claim(target)
     shutil.copyfile(source, target)
+    sync_file(target)
+    sync_folder(target.parent)
 
 
 def tighten(folder: Path, *, keep: str = "") -> None:

@@ -45,7 +45,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     On some processors a fork of such a process dies before it does anything.
     """
-    if "openvino" not in sys.modules or not hasattr(pyfuncitem.module, "befallen"):
+    forks = any(hasattr(pyfuncitem.module, name) for name in ("befallen", "in_child"))
+    if "openvino" not in sys.modules or not forks:
         return None
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", pyfuncitem.nodeid]
     done = subprocess.run(words, cwd=pyfuncitem.config.rootpath, capture_output=True, text=True, check=False)

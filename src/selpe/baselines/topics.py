@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from selpe.baselines.embedding import TextKernel, TextPool
 from selpe.method.quotas import apportion
-from selpe.owner_only import write_text
+from selpe.owner_only import write_whole
 from selpe.schema import Record, Schema
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -42,9 +42,7 @@ class TopicModel:
     def save(self, path: Path) -> None:
         """Writes the topics: found again after a kill, they must be the same to the last digit."""
         content = {"keywords": self.keywords, "centres": self.centres.tolist()}
-        part = path.with_suffix(".part")
-        write_text(part, json.dumps(content))
-        part.replace(path)
+        write_whole(path, json.dumps(content))
 
     @classmethod
     def load(cls, path: Path) -> TopicModel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +76,8 @@ def conduct(
             if run.manifest.get("state") == "stopped":
                 _say_how_to_go_on(run)
             raise
-    profiler.profile().save(run.workspace.profile)
+    with suppress(OSError):  # the run is done, whether or not there is room to tell where its time went
+        profiler.profile().save(run.workspace.profile)
     return outcome
 
 

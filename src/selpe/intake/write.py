@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from selpe.errors import DataError
 from selpe.intake.core import attempt
+from selpe.lasting import put_in_place
 from selpe.owner_only import claim, make_folder
 from selpe.schema import CategoryField, Field, NumberField, Schema, Value
 
@@ -50,7 +51,8 @@ def write_table(records: Iterable[Row], schema: Schema, path: str | Path, *, exc
         make_folder(target.parent)
         claim(draft)
         writers[target.suffix.lower()](draft)
-        return draft.replace(target)
+        put_in_place(draft, target)
+        return target
 
     def failed(kind: str) -> DataError:
         return DataError(f"the file cannot be written ({kind})", where=str(target), hint="Check the folder.")

@@ -17,6 +17,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Protocol
 
+from selpe.lasting import sync_folder
 from selpe.models.base import Answer, Capabilities, ChatModel, Follow, Request
 from selpe.operating_system import refusal
 from selpe.owner_only import make_folder, open_bytes
@@ -63,6 +64,7 @@ class AnswerStore:
         self._offsets: dict[bytes, int] = {}
         self._end = self._index()
         self._file = open_bytes(path, "ab")
+        sync_folder(path.parent)  # answers that were voted on must not lose their file in a power cut
         self._reader = path.open("rb")
 
     def __len__(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import platform
 import random
 import secrets
@@ -17,7 +18,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
@@ -28,12 +29,13 @@ from selpe.config import RunConfig, check_config
 from selpe.errors import ModelError, RunError, StoppedError
 from selpe.events import Answered, Emit, Event, Graded, PoolReady, Selected, silence, together
 from selpe.intake.addresses import without_password
+from selpe.lasting import put_for_good
 from selpe.models.answers import AnswerStore, RememberingModel
 from selpe.models.base import ChatModel
 from selpe.models.encoders.base import Encoder, PublicEncoder
 from selpe.models.encoders.vectors import RememberingEncoder, VectorStore
 from selpe.operating_system import plainly, refusal
-from selpe.owner_only import FILE_MODE, make_folder, tighten, write_text
+from selpe.owner_only import FILE_MODE, make_folder, tighten, write_text, write_whole
 from selpe.privacy.ledger import Ledger, ledger_root
 from selpe.privacy.ledger.charges import spent
 from selpe.privacy.load import load_private
@@ -138,13 +140,14 @@ class Run:
         # The ledger knows a run by its name for ever, so a name must not come twice, even after a deleted folder.
         name = require_run_name(name or f"{config.dataset}-{stamp}-{secrets.token_hex(2)}")
         folder = Path(config.out) / name
-        place = Workspace(folder)
+        place, draft = Workspace(folder), Workspace(_beside(folder))
+        if os.path.lexists(folder):
+            raise _taken(folder)
         try:
-            for part in (place.work, place.internal):
-                make_folder(part.folder, new=True)
-        except FileExistsError:
-            raise RunError(f"there is a run '{name}' already", hint=f"`selpe resume {folder}` resumes it") from None
+            for part in (draft.work, draft.internal):
+                make_folder(part.folder)
         except OSError as error:
+            shutil.rmtree(draft.folder, ignore_errors=True)
             raise RunError(f"the run folder cannot be made ({error.strerror})", where=str(folder)) from None
         if schema is not None:
             config = config.model_copy(update={"data_schema": str(place.own_schema().resolve())})
@@ -158,16 +161,20 @@ class Run:
             "ledger": str((ledger or ledger_root()).resolve()),
             "settings": settings, **({} if writer is None else {"writer": writer.as_dict()}),
         }  # fmt: skip
-        run = cls(folder, config, manifest)
         try:
-            write_text(place.internal.note, INTERNAL_NOTE)
+            write_text(draft.internal.note, INTERNAL_NOTE)
             if schema is not None:
-                schema.save(place.own_schema())
-            run._save()
+                schema.save(draft.own_schema())
+            write_manifest(draft.folder, manifest)
+            # A run's folder is there whole or not at all: half of one would be in the way of the next try.
+            put_for_good(draft.folder, folder)
         except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)  # half a folder would be in the way of the next try
+            taken = draft.folder.exists() and os.path.lexists(folder)  # by another process, in the meantime
+            shutil.rmtree(draft.folder, ignore_errors=True)
+            if taken:
+                raise _taken(folder) from None
             raise refusal(error, where=str(folder)) from None
-        return run
+        return cls(folder, config, manifest)
 
     @classmethod
     def open(cls, folder: Path) -> Run:
@@ -223,7 +230,11 @@ class Run:
     def discard(self) -> None:
         """Removes the folder of a run that never began, and frees what it reserved; does nothing to any other."""
         if self.manifest.get("state") == "created":
-            shutil.rmtree(self.folder, ignore_errors=True)
+            gone = _beside(self.folder)
+            with suppress(OSError):
+                self.folder.rename(gone)
+            for folder in (gone, self.folder):
+                shutil.rmtree(folder, ignore_errors=True)
             self.ledger.settle(self.name, "given up")
 
     def begin(self, *, source: Any = None, insist: bool = False, plan: SpendingPlan | None = None) -> Begun:
@@ -286,7 +297,7 @@ class Run:
                 cancel=cancel, test_seed=test_seed, public_encoder=public_vectors,
             )  # fmt: skip
             synthesizer = recipe_of(self.config.method).build(parts)
-            schema.save(self.workspace.work.schema)  # a release is checked against the schema as it was
+            self._keep_schema(schema)
             asked = {"method": self.config.method, "model": model.name, "encoder": encoder.name}
             self._note("running", **asked, plan=begun.plan.at(begun.prices).to_dict())
             try:
@@ -392,8 +403,13 @@ class Run:
             ),
         }
         for path, lines in files.items():
-            text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-            write_text(path, text)
+            write_whole(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+    def _keep_schema(self, schema: Schema) -> None:
+        """Keeps the schema as it was, which a release is checked against."""
+        text, path = schema.to_yaml(), self.workspace.work.schema
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            write_whole(path, text)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -443,6 +459,15 @@ class Run:
 
     def _save(self) -> None:
         write_manifest(self.folder, self.manifest)
+
+
+def _beside(folder: Path) -> Path:
+    """Where a run's folder is made, or removed, out of sight of whoever lists runs."""
+    return folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+
+
+def _taken(folder: Path) -> RunError:
+    return RunError(f"there is a run '{folder.name}' already", hint=f"`selpe resume {folder}` resumes it")
 
 
 def list_runs(out: Path) -> list[dict[str, Any]]:

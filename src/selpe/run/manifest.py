@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from selpe.operating_system import put_in_place
-from selpe.owner_only import FILE_MODE, open_text
+from selpe.owner_only import FILE_MODE, write_whole
 from selpe.run.workspace import Workspace
 
 _ALWAYS: dict[str, type] = {"name": str, "state": str, "settings": dict}
@@ -34,13 +32,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
     """Puts a manifest in the place of the one before. It is on the disk when this returns, whole."""
-    path = Workspace(folder).manifest
-    part = path.with_suffix(".part")
-    with open_text(part) as file:
-        file.write(json.dumps(content, ensure_ascii=False, indent=2, default=str) + "\n")
-        file.flush()
-        os.fsync(file.fileno())  # else a power cut could leave an empty file in the place of the old one
-    put_in_place(part, path)
+    write_whole(Workspace(folder).manifest, json.dumps(content, ensure_ascii=False, indent=2, default=str) + "\n")
 
 
 def is_worked_on(folder: Path) -> bool:

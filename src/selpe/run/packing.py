@@ -24,6 +24,7 @@ from typing import IO, Any
 from selpe.errors import PrivacyError, RunError
 from selpe.intake import write_table
 from selpe.intake.lines import RecordLines
+from selpe.lasting import put_for_good
 from selpe.privacy.card_text import render_markdown
 from selpe.privacy.sealing import again, file_sum, proved_seal, require_bytes
 from selpe.run.judgement import JUDGED
@@ -239,7 +240,7 @@ def _zip(names: Sequence[str], place: Path, top: str, to: Path) -> None:
                 entry.file_size = (place / name).stat().st_size
                 with (place / name).open("rb") as source, archive.open(entry, "w") as target:
                     shutil.copyfileobj(source, target, _BLOCK)
-        part.replace(to)
+        put_for_good(part, to)
     except OSError as error:
         part.unlink(missing_ok=True)
         raise RunError(f"the zip cannot be written ({error.strerror})", where=str(to)) from None

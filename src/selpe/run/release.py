@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from selpe.errors import RunError
 from selpe.intake import write_table
 from selpe.intake.lines import RecordLines
+from selpe.lasting import sync_file
 from selpe.owner_only import make_folder, share
 from selpe.privacy.card import build_card, render_markdown
 from selpe.privacy.ledger.disk import Disk
@@ -86,7 +87,7 @@ def write_release(run: Run, schema: Schema, made: Synthesized) -> tuple[Sequence
     files = {name: file_sum(part / name) for name in (*names, *TABLES)}
     _require_same(run, files, known)
     for name in files:
-        _sync(part / name)
+        sync_file(part / name)
     Disk().sync_folder(part)
     seal = seal_release(run.ledger, run.name, files)
     Disk().overwrite(part / SEAL, seal.to_bytes())
@@ -190,11 +191,6 @@ def _hash(path: Path) -> str:
         return file_sum(path)
     except OSError:
         return ""
-
-
-def _sync(path: Path) -> None:
-    with path.open("r+b") as file:
-        os.fsync(file.fileno())
 
 
 def _clear(folder: Path) -> None:

@@ -134,7 +134,8 @@ class Workspace(_Folder):
 
 def workspaces(out: Path) -> Iterator[Workspace]:
     """Every run in a folder of runs, by name."""
-    return (Workspace(path) for path in sorted(out.glob("*")) if Workspace(path).is_run)
+    # Names that begin with a dot are of folders that are being made or removed.
+    return (Workspace(path) for path in sorted(out.glob("[!.]*")) if Workspace(path).is_run)
 
 
 def require_run_name(name: str) -> str:

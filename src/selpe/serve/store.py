@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from selpe.errors import ConfigError
-from selpe.operating_system import put_in_place
-from selpe.owner_only import FILE_MODE, make_folder, open_bytes, open_text
+from selpe.lasting import put_for_good, sync_folder
+from selpe.owner_only import FILE_MODE, make_folder, open_bytes, write_whole
 from selpe.run.workspace import Workspace
 from selpe.serve.refusals import RefusedError, conflict, missing
 
@@ -110,20 +110,22 @@ class Store:
             name, folder, form, arrived.stat().st_size, secrets.token_hex(8), _now(),
             known.schema_file if known else "",
         )  # fmt: skip
-        arrived.replace(made.data)
+        put_for_good(arrived, made.data)  # before anything points to it, and before the old one goes
         self._describe(made)
         return made, known is None
 
     def place_schema(self, table: StoredTable, arrived: Path, suffix: str) -> StoredTable:
         """The table with the schema that an upload has become."""
         made = replace(table, schema_file=f"schema-{secrets.token_hex(8)}.{suffix}")
-        arrived.replace(table.folder / made.schema_file)
+        put_for_good(arrived, table.folder / made.schema_file)
         self._describe(made)
         return made
 
     def remove(self, table: StoredTable) -> None:
         """Deletes a table and its schema. Its ledger stays, whatever happens to the table."""
         (table.folder / _ABOUT).unlink(missing_ok=True)
+        if table.folder.is_dir():
+            sync_folder(table.folder)  # else a power cut could bring its name back without its rows
         shutil.rmtree(table.folder, ignore_errors=True)
 
     # -- uploads and runs -----------------------------------------------------------------------------------------
@@ -212,12 +214,7 @@ def too_large(limit: int) -> RefusedError:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Writes a small file at once or not at all, and returns once it is on the disk."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with open_text(draft, "x") as file:
-        json.dump(content, file, ensure_ascii=False, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    put_in_place(draft, path)
+    write_whole(path, json.dumps(content, ensure_ascii=False, indent=2))
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from selpe.errors import ConfigError
+from selpe.lasting import sync_file, sync_folder
 from selpe.owner_only import make_folder, open_text
 from selpe.serve.clients import ROLES, Client
 
@@ -69,6 +70,8 @@ def _made(path: Path) -> Token | None:
     secret = secrets.token_urlsafe(32)
     with file:
         file.write(secret + "\n")
+    sync_file(path)
+    sync_folder(path.parent)
     return Token(secret)
 
 

@@ -19,7 +19,8 @@ from ruamel.yaml.comments import CommentedMap
 
 from selpe.config import RunConfig, check_config, load_config
 from selpe.errors import ConfigError, SchemaError, SelPEError
-from selpe.operating_system import put_in_place, refusal
+from selpe.lasting import put_for_good
+from selpe.operating_system import refusal
 from selpe.owner_only import open_text
 from selpe.schema import Schema
 from selpe.studio.yaml_edit import edited
@@ -142,9 +143,7 @@ def _write(path: Path, text: str) -> None:
     try:
         with open_text(part, newline="") as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        put_in_place(part, path)
+        put_for_good(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)
         raise refusal(error, where=str(path)) from None

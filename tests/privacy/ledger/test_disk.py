@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from selpe import operating_system
+from selpe import lasting
 from selpe.privacy.ledger.disk import Disk
 
 
@@ -40,7 +40,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_refusal_that_passes_is_waited_out_on_windows(
     files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operating_system, "_PAUSES", (0.01, 0.02, 0.05))
+    monkeypatch.setattr(lasting, "_PAUSES", (0.01, 0.02, 0.05))
     machine = Reluctant(monkeypatch, refusals=3)
     Disk().replace(*files)
     assert files[1].read_bytes() == b"new"
@@ -48,7 +48,7 @@ def test_a_refusal_that_passes_is_waited_out_on_windows(
 
 
 def test_a_refusal_that_stays_is_reported(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operating_system, "_PAUSES", (0.01, 0.02, 0.05))
+    monkeypatch.setattr(lasting, "_PAUSES", (0.01, 0.02, 0.05))
     Reluctant(monkeypatch, refusals=99)
     with pytest.raises(PermissionError):
         Disk().replace(*files)

@@ -8,7 +8,6 @@ Records are spread over the cores instead (alone.py).
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from selpe.baselines.train.alone import each_alone, workers_for
 from selpe.baselines.train.weights import libraries
 from selpe.errors import RunError
+from selpe.lasting import put_for_good
 from selpe.owner_only import make_folder, open_bytes
 from selpe.schema import Record
 
@@ -103,10 +103,8 @@ class TorchLearner:
         state = {"parameters": [p.detach().cpu() for p in self._parameters], "optimiser": self._optimiser.state_dict()}
         with open_bytes(part) as file:
             self._torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
         digest = _sha256(part)
-        part.replace(self._path(digest))
+        put_for_good(part, self._path(digest))
         return digest
 
     def load(self, digest: str) -> None:

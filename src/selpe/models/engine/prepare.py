@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from selpe.errors import ModelError
+from selpe.lasting import put_for_good
 from selpe.models.engine.runtime import openvino_genai
 from selpe.models.store import derived
 
@@ -70,7 +71,7 @@ def prepare(gguf: Path, folder: Path, progress: Progress | None = None) -> Prepa
         try:
             _convert(gguf, work, progress or _silent)
             shutil.rmtree(target, ignore_errors=True)
-            work.rename(target)
+            put_for_good(work, target)
         finally:
             shutil.rmtree(work, ignore_errors=True)
     made = _read(target)

@@ -7,15 +7,14 @@ import json
 import os
 import shutil
 import stat
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from selpe.lasting import make_folders, put_in_place, sync_file, sync_folder
 from selpe.models.store.download import CHUNK, SourceError
-from selpe.operating_system import put_in_place
-from selpe.owner_only import open_text
+from selpe.owner_only import write_whole
 
 
 def sha256_of(path: Path) -> str:
@@ -44,7 +43,7 @@ class Blobs:
     def make_folders(self) -> None:
         """Makes the folders that a fetch writes to."""
         for name in ("blobs", "partial"):
-            (self.root / name).mkdir(parents=True, exist_ok=True)
+            make_folders(self.root / name)
 
     def accept(self, part: Path, sha256: str) -> str:
         """The hash of a finished part, which is a blob from now on. A part of another hash is deleted instead."""
@@ -52,8 +51,10 @@ class Blobs:
         if sha256 and found != sha256:
             part.unlink()
             raise SourceError("the file handed over has another hash than the pinned one; it was thrown away")
+        sync_file(part)
         part.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
-        part.replace(self.path(found))
+        put_in_place(part, self.path(found))
+        sync_folder(self.root / "blobs")
         return found
 
     def whole(self, sha256: str) -> bool:
@@ -71,15 +72,17 @@ class Blobs:
         blob = self.path(sha256)
         if name.exists() and name.samefile(blob):
             return
-        name.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(name.parent)
         new = name.with_name(f"{name.name}.new-{os.getpid()}")
         new.unlink(missing_ok=True)
         try:
             os.link(blob, new)
         except OSError:
             shutil.copy2(blob, new)
+            sync_file(new)
         unlink(name)
         new.replace(name)
+        sync_folder(name.parent)
 
     def delete(self, sha256: str) -> None:
         """Deletes the file of that hash."""
@@ -110,12 +113,8 @@ def bytes_under(folder: Path) -> int:
 
 def write_json(path: Path, value: Any) -> None:
     """Writes a small JSON file so that a reader sees the old one or the new one, never half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
-    os.close(handle)
-    with open_text(Path(name)) as target:
-        json.dump(value, target, indent=1, ensure_ascii=False)
-    put_in_place(Path(name), path)
+    make_folders(path.parent)
+    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False))
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from selpe.errors import ModelError, ModelNotFoundError
+from selpe.lasting import make_folders
 from selpe.models.store import derived, hub
 from selpe.models.store.blobs import Blobs, bytes_under, read_json, sha256_of, unlink, write_json
 from selpe.models.store.curated import BY_NAME, hub_name
@@ -155,7 +156,7 @@ class ModelStore:
         key = {**_installed(ENGINE_PACKAGES), **(versions or {})}
         tag = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
         folder = self.root / "prepared" / f"{digest[:16]}-{tag}"
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder)
         about = folder / _ABOUT
         if not about.exists():
             write_json(about, {"model": name, "sha256": digest, "versions": key})
@@ -300,7 +301,7 @@ class ModelStore:
         folder = self.root / "locks"
         lock = FileLock(folder / f"{_slug(name)}.lock")
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folders(folder)
             lock.acquire(timeout=0)
         except Timeout:
             progress(Step(name, "", 0, 0, "waiting for another process that is fetching it"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from selpe.operating_system import put_in_place
+from selpe.lasting import put_in_place
 from selpe.owner_only import open_owned
 
 _BINARY = getattr(os, "O_BINARY", 0)

@@ -100,8 +100,7 @@ class Journal:
         mark = self._anchor.read() if self._anchor else None
         try:
             # Note, head, file, in this order: the file only ever grows, so it is as new as what was read before it.
-            head = self.head_path.read_bytes() if self.head_path.exists() else None
-            raw = self.path.read_bytes() if self.path.exists() else b""
+            head, raw = _bytes_of(self.head_path), _bytes_of(self.path) or b""
         except OSError as error:
             raise LedgerError("the ledger cannot be read", where=str(self.path)) from error
         reading = self._parse(raw)
@@ -158,7 +157,6 @@ class Journal:
             return
         try:
             make_folder(self.folder)
-            self._disk.sync_folder(self.folder.parent)
         except OSError as error:
             raise _unwritable(self.folder) from error
 
@@ -284,6 +282,8 @@ class Writer:
         """Writes the first line. The head comes before it, so that a line without a head is never an honest one."""
         self._anchor.forget()
         try:
+            # Whoever made the folder may have died before its name was on the disk.
+            self._disk.sync_folder(self._journal.folder.parent)
             self._write_head(0, GENESIS)
         except OSError as error:
             raise _unwritable(self._journal.folder) from error
@@ -388,6 +388,14 @@ def _unwritable(folder: Path) -> LedgerError:
         where=str(folder),
         hint="make the folder writable, or name another one in SELPE_LEDGER",
     )
+
+
+def _bytes_of(path: Path) -> bytes | None:
+    """What a file holds; None where there is none. A disk that cannot say whether there is one has an error."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def _of_their_kinds(fields: Mapping[str, Any]) -> bool:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from selpe.errors import LedgerError
-from selpe.owner_only import FILE_MODE, make_folder, open_owned
+from selpe.lasting import put_for_good
+from selpe.owner_only import FILE_MODE, make_folder, open_bytes
 
 ENV_KEY = "SELPE_KEY"
 _BYTES = 32
@@ -84,15 +85,10 @@ def make_key(path: Path | None = None) -> Key:
                 return found
             draft = path.with_suffix(".new")
             draft.unlink(missing_ok=True)
-            handle = open_owned(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            try:
-                if os.write(handle, secrets.token_hex(_BYTES).encode()) != 2 * _BYTES:
-                    raise OSError("short write")
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            # The key appears whole or not at all: a half-written key would lock every ledger.
-            draft.replace(path)
+            with open_bytes(draft, "xb") as file:
+                file.write(secrets.token_hex(_BYTES).encode())
+            # The key appears whole and for good, or not at all: a half-written or lost key would lock every ledger.
+            put_for_good(draft, path)
     except (OSError, Timeout) as error:
         raise LedgerError(
             "the ledger key cannot be created",

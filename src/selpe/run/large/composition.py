@@ -24,7 +24,7 @@ from selpe.method.generation import Candidate, Proposal
 from selpe.method.guides import Guide
 from selpe.method.record_forms import Fact
 from selpe.method.table_store import tables_from_dict, tables_to_dict
-from selpe.owner_only import write_text
+from selpe.owner_only import write_whole
 from selpe.schema import Record, Schema
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Composition:
 
     def save(self, path: Path) -> None:
         """Writes what further records of this release are written from. Every part of it is public or paid for."""
-        write_text(path, json.dumps(self.to_dict(), ensure_ascii=False) + "\n")
+        write_whole(path, json.dumps(self.to_dict(), ensure_ascii=False) + "\n")
 
     @classmethod
     def load(cls, path: Path, schema: Schema) -> Composition | None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from selpe.errors import RunError
+from selpe.lasting import put_for_good
 from selpe.owner_only import claim, make_folder, open_bytes
 from selpe.run.large.known import Hashes
 
@@ -84,9 +85,7 @@ class PartFolder:
         columns = {"record": pa.array(texts, type=pa.string()), "hash": pa.array(hashes, type=pa.uint64())}
         claim(draft)
         pq.write_table(pa.table(columns), draft, compression="zstd")
-        with draft.open("rb+") as file:
-            os.fsync(file.fileno())  # a line in the journal must not outlive its part in a power cut
-        draft.replace(path)
+        put_for_good(draft, path)  # a line in the journal must not outlive its part in a power cut
         with open_bytes(self.folder / JOURNAL, "ab") as journal:
             journal.write(json.dumps(asdict(part)).encode() + b"\n")
             journal.flush()
