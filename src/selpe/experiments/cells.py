@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from selpe.config import RunConfig, check_config
+from selpe.config.methods import METHODS
 from selpe.errors import ConfigError
 from selpe.events import Emit, silence
 from selpe.experiments.arms import TRAINED
@@ -28,6 +29,7 @@ from selpe.models.base import ChatModel
 from selpe.models.encoders.base import Encoder
 from selpe.models.store.blobs import read_json, write_json
 from selpe.owner_only import FILE_MODE, make_folder, write_text
+from selpe.privacy.mechanisms import require_marginals
 from selpe.run.lifecycle import Run
 from selpe.run.workspace import InternalFolder, Workspace
 
@@ -114,6 +116,11 @@ class Bench:
 
     def refusal(self, cell: Cell) -> str:
         """Why a cell cannot be done here; '' where it can."""
+        if cell.kind == "run" and METHODS[cell.method].extra == "marginals":
+            try:
+                require_marginals(cell.method)
+            except ConfigError as lacking:
+                return f"{lacking.message}: {lacking.hint}"
         if cell.kind == "run" and cell.method in TRAINED and self.train is None and not torch_is_here():
             return f"{cell.method} trains a model and needs torch: install selpe[train], or give --train-python"
         return ""
