@@ -385,14 +385,16 @@ def marginal_measurement(
     measure = measures.max_divergence() if pure else measures.zero_concentrated_divergence()
     one_row = [Bound(by=[], per_group=1)]
 
+    def unfitted(*_: Any, **__: Any) -> Any:
+        return nothing
+
     def fitted(loss: float, **settings: Any) -> Any:
         alone = Fixed(queries=[Count((name,)) for name in names], **settings)
         if algorithm == "aim":
-            chosen = AIM(
-                queries=min(degree, len(shape)), measure_split=COUNTED, max_size=megabytes, rounds=rounds, **settings
-            )
-        else:
-            chosen = MST(measure_split=COUNTED, **settings)
+            most = {"queries": min(degree, len(shape)), "max_size": megabytes, "rounds": rounds}
+            chosen: Any = AIM(measure_split=COUNTED, **most, **settings)
+        else:  # which fits once more when all is measured: that is done elsewhere, from what was stored
+            chosen = MST(measure_split=COUNTED, estimator=unfitted)
         both = Sequential(algorithms=[alone, chosen])
         return both.make_marginals(*space, measure, one_row, loss, marginals=Marginals(), model=nothing)
 
@@ -400,15 +402,13 @@ def marginal_measurement(
     # tried on no rows, and without a fit, it does so before anything is charged.
     for _ in range(_ROUNDINGS):
         try:
-            fitted(loss, estimator=lambda *_, **__: nothing)(_coded(np.zeros((0, len(shape)), dtype=np.int64)))
+            fitted(loss, estimator=unfitted)(_coded(np.zeros((0, len(shape)), dtype=np.int64)))
         except OpenDPException:
             loss *= 1 - 1e-9
             continue
         made = fitted(loss)
         return MarginalMeasurement(float(made.map(one_row)), tuple(shape), made)
-    raise ConfigError(
-        f"OpenDP cannot measure marginals of these columns by {algorithm}", hint="try the other of the two"
-    )
+    raise ConfigError(f"OpenDP cannot measure marginals of these columns by {algorithm}", hint="try the other of the two")
 
 
 def _coded(codes: NDArray[np.int64]) -> Any:
