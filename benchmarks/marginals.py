@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from measuring import DATA, MOST_PRIVATE, TITLES
+
 from selpe.config import check_config
 from selpe.evaluation.embedding import Remembering
 from selpe.evaluation.utility import utility

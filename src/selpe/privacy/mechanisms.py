@@ -398,17 +398,18 @@ def marginal_measurement(
         both = Sequential(algorithms=[alone, chosen])
         return both.make_marginals(*space, measure, one_row, loss, marginals=Marginals(), model=nothing)
 
-    # OpenDP divides what a measurement may lose and can miss it by rounding, which it notices only while it measures:
-    # tried on no rows, and without a fit, it does so before anything is charged.
+    # MST divides a price among its choices and can miss it by rounding, which OpenDP notices only while it measures:
+    # tried on no rows, and without a fit, it does so before anything is charged. AIM has no such division.
     for _ in range(_ROUNDINGS):
         try:
-            fitted(loss, estimator=unfitted)(_coded(np.zeros((0, len(shape)), dtype=np.int64)))
+            if algorithm == "mst":
+                fitted(loss, estimator=unfitted)(_coded(np.zeros((0, len(shape)), dtype=np.int64)))
         except OpenDPException:
             loss *= 1 - 1e-9
             continue
         made = fitted(loss)
         return MarginalMeasurement(float(made.map(one_row)), tuple(shape), made)
-    raise ConfigError(f"OpenDP cannot measure marginals of these columns by {algorithm}", hint="try the other of the two")
+    raise ConfigError("OpenDP cannot measure marginals of these columns by mst", hint="try aim")
 
 
 def _coded(codes: NDArray[np.int64]) -> Any:
