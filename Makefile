@@ -16,7 +16,7 @@ RAY_VENV  := .venv-ray
 RAY_BIN   := $(RAY_VENV)/bin
 RAY_LOCK  := requirements/ray.lock
 RAY_STAMP := $(RAY_VENV)/.installed
-# And so have the tests of AIM and MST: OpenDP's extra for them wants a polars of its own, and JAX.
+# And so have the tests of AIM and MST, which need JAX.
 MARGINALS_VENV  := .venv-marginals
 MARGINALS_BIN   := $(MARGINALS_VENV)/bin
 MARGINALS_LOCK  := requirements/marginals.lock
@@ -130,10 +130,8 @@ lock:
 	  --extra train --group dev --group train --no-emit-package torch -c $(LOCK) -o $(TRAIN_LOCK)
 	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml \
 	  --extra ray --group dev -c $(LOCK) -o $(RAY_LOCK)
-	grep -v '^[ #]\|^polars' $(LOCK) | sed 's/ *\\$$//' > $(MARGINALS_LOCK).bounds
 	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml \
-	  --extra marginals --group dev --no-annotate -c $(MARGINALS_LOCK).bounds -o $(MARGINALS_LOCK)
-	rm $(MARGINALS_LOCK).bounds
+	  --extra marginals --group dev -c $(LOCK) -o $(MARGINALS_LOCK)
 	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml \
 	  --extra server --extra sql -c $(LOCK) -o requirements/selpe.lock
 	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes \

@@ -112,7 +112,7 @@ def test_a_measurement_that_was_lost_stays_paid_for_and_nothing_more_is_spent(
 ) -> None:
     run = Run.create(settings("mst"))
     with monkeypatch.context() as patch:
-        patch.setattr(marginals.Seeded, "measure", lambda *_: 1 / 0)
+        patch.setattr(marginals.SeededDraws, "counts", lambda *_: 1 / 0)
         with pytest.raises(ModelError, match="withheld"):
             execute(run, test_seed=1)
     outcome = execute(Run.open(run.folder), test_seed=1)

@@ -1,41 +1,56 @@
-"""Marginals without OpenDP's part: what rows count for, what a measurement costs, and when it is refused.
+"""Marginals by AIM and MST: what rows count for, what each step and all of it costs, paid before rows are looked at.
 
-What OpenDP measures is tried in tests/marginals, which needs the extra [marginals].
+The model that is fitted between steps is a simple one here; Private-PGM is tried in tests/marginals.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
 
 from counting_world import Cut, by_class, by_third
-from private_world import MemoryAccount, line_schema
+from private_world import MemoryAccount, line_schema, permute_and_flip
 from selpe.config import Adjacency
 from selpe.errors import BudgetError, ConfigError, PrivacyError
 from selpe.privacy.accounting import Concentrated, concentrated_epsilon, concentrated_rho
 from selpe.privacy.ledger.charges import Budget
+from selpe.privacy.marginal_algorithms import (
+    GRID,
+    Axes,
+    Counter,
+    Marginal,
+    exact_counts,
+    measure_aim,
+    measure_mst,
+    workload,
+)
 from selpe.privacy.marginal_plan import STEP, MarginalPlan
 from selpe.privacy.marginals import (
     CHOICES_REPLACED,
     CHOOSING,
     COUNTS_REPLACED,
+    MarginalAlgorithm,
     MarginalNoise,
     MarginalQuery,
     Marginals,
+    OpenDPDraws,
     PricedMarginalNoise,
     SeededMarginalNoise,
     codes_of,
     cost_of,
-    exact_counts,
     marginal_charge,
 )
-from selpe.privacy.mechanisms import ADJACENCIES
+from selpe.privacy.mechanisms import ADJACENCIES, Law, _measurement, choice_scale, gaussian_integers, laplace_cost
 from selpe.privacy.table import PrivateTable
 from selpe.schema import Record
 
@@ -55,8 +70,27 @@ def table(account: MemoryAccount | None = None, **more: Any) -> PrivateTable:
     return PrivateTable(ROWS, SCHEMA, account=account or MemoryAccount(), **more)
 
 
+@dataclass
+class Apart:
+    """A model of columns that have nothing to do with each other, from their noisy counts alone."""
+
+    shape: Sequence[int]
+    tables: Sequence[Marginal]
+
+    def expected(self, axes: Axes) -> NDArray[np.float64]:
+        found = np.ones(1)
+        for axis in axes:
+            counts = next(np.maximum(one.counts, 0.5) for one in self.tables if one.axes == (axis,))
+            found = np.outer(found, counts / counts.sum()).ravel()
+        return found * 10.0
+
+    def megabytes_with(self, axes: Axes) -> float:
+        return 0.0
+
+
 def measure(private: PrivateTable, noise: MarginalNoise, asked: MarginalQuery | None = None, **more: Any) -> Marginals:
-    return private.marginals(asked or query(), noise=noise, selection=STEP, **more)
+    asked = asked or query()
+    return private.marginals(asked, lambda t: Apart(asked.shape, t), noise=noise, selection=STEP, **more)
 
 
 # -- what rows count for ---------------------------------------------------------------------------------------------
@@ -142,6 +176,130 @@ def test_a_delta_that_so_small_an_epsilon_cannot_keep_is_refused() -> None:
         cost_of(PricedMarginalNoise(1e-6, delta=1e-9))
 
 
+# -- the algorithms --------------------------------------------------------------------------------------------------
+
+SHAPE = (2, 3, 2, 4)
+
+
+@dataclass
+class Noting:
+    """OpenDP's draws, which note what each step costs under both relations by the maps of its measurements."""
+
+    by: OpenDPDraws
+    costs: list[tuple[str, float, float]] = field(default_factory=list)
+
+    def counts(self, exact: NDArray[np.int64], loss: float) -> tuple[NDArray[np.int64], float]:
+        scale = self.by.scale(loss)
+        one = laplace_cost(scale, 1) if self.by.pure else 0.5 / scale**2
+        other = laplace_cost(scale, 2) if self.by.pure else 0.5 * 2 / scale**2
+        self.costs.append(("counts", one, other))
+        return self.by.counts(exact, loss)
+
+    def choose(self, scores: NDArray[np.int64], step: int, loss: float) -> int:
+        law: Law = "permute-and-flip" if self.by.pure else "exponential"
+        made = _measurement(law, choice_scale(loss, step, pure=self.by.pure), False)
+        self.costs.append(("choice", made.map(step), made.map(2 * step)))
+        return self.by.choose(scores, step, loss)
+
+    def spread(self, loss: float) -> float:
+        return self.by.spread(loss)
+
+
+def lines(count: int, shape: Sequence[int] = SHAPE) -> NDArray[np.int64]:
+    chance = np.random.default_rng(3)
+    found = np.stack([chance.integers(size, size=count) for size in shape], axis=1)
+    found[:, 2] = found[:, 0]  # one pair that goes together
+    return found
+
+
+def run(algorithm: MarginalAlgorithm, counter: Counter, loss: float) -> list[Marginal]:
+    def fit(tables: Sequence[Marginal]) -> Apart:
+        return Apart(counter.shape, list(tables))
+
+    return measure_mst(counter, loss, fit) if algorithm == "mst" else measure_aim(counter, loss, fit, degree=2)
+
+
+@pytest.mark.parametrize("algorithm", ["mst", "aim"])
+@pytest.mark.parametrize("delta", [1e-5, 0.0])
+def test_all_steps_together_cost_what_is_charged_by_opendps_own_maps(
+    algorithm: MarginalAlgorithm, delta: float
+) -> None:
+    cost = cost_of(PricedMarginalNoise(2.0, delta=delta))
+    draws = Noting(OpenDPDraws(cost.pure))
+    run(algorithm, Counter(lines(50), SHAPE, draws), cost.loss * (1 - 1e-9))
+    one, other = (math.fsum(step[i] for step in draws.costs) for i in (1, 2))
+    replaced = 2.0 * cost.loss if cost.pure else cost.loss * (2 * (1 - CHOOSING) + 4 * CHOOSING)
+    assert cost.loss * (1 - 1e-6) <= one <= cost.loss
+    assert replaced * (1 - 1e-6) <= other <= replaced * (1 + 1e-12)
+    choices = math.fsum(step[1] for step in draws.costs if step[0] == "choice")
+    assert choices <= CHOOSING * cost.loss * (1 + 1e-9)
+
+
+def test_mst_counts_every_column_and_pairs_that_make_a_tree_and_finds_what_goes_together() -> None:
+    tables = run("mst", Counter(lines(400), SHAPE, OpenDPDraws(True)), 200.0)
+    assert [one.axes for one in tables[:4]] == [(0,), (1,), (2,), (3,)]
+    pairs = [one.axes for one in tables[4:]]
+    assert len(pairs) == 3
+    assert {axis for pair in pairs for axis in pair} == {0, 1, 2, 3}
+    assert (0, 2) in pairs
+    for one in tables:
+        assert np.abs(one.counts - exact_counts(lines(400), one.axes, SHAPE)).max() <= 3
+
+
+def test_aim_counts_first_what_the_model_has_worst_and_learns_in_larger_steps_where_it_learns_nothing() -> None:
+    tables = run("aim", Counter(lines(400), SHAPE, OpenDPDraws(False)), 20.0)
+    assert tables[4].axes == (0, 2)
+    nothing = run("aim", Counter(lines(0), SHAPE, OpenDPDraws(False)), 0.02)
+    deviations = [one.deviation for one in nothing[4:]]
+    assert len(deviations) < 8
+    assert deviations == sorted(deviations, reverse=True)
+
+
+def test_no_pair_of_neighbours_exceeds_the_claim_on_any_path() -> None:
+    """Exact: the law of every choice along every path, and what noise on the counts adds at most."""
+    shape, epsilon = (2, 2, 2), 2.0
+    loss = cost_of(PricedMarginalNoise(epsilon)).loss
+    everything = list(itertools.product(range(2), repeat=3))
+    model = Apart(shape, [Marginal((axis,), np.ones(2), 1.0) for axis in range(3)])
+    pairs = list(itertools.combinations(range(3), 2))
+    scale = choice_scale(0.1 * 0.25 * loss, GRID, pure=True)
+    worst = 0.0
+    for rows in itertools.combinations_with_replacement(everything, 2):
+        for other in everything:
+            here, there = (
+                Counter(np.array(one).reshape(-1, 3), shape, OpenDPDraws(True)) for one in (rows, (other, rows[1]))
+            )
+            for first in range(3):
+                ratio = 0.0
+                for able in (pairs, [pair for pair in pairs if pair != pairs[first]]):
+                    laws = [permute_and_flip([one.distance(p, model) for p in able], scale) for one in (here, there)]
+                    ratios = np.abs(np.log(laws[0] / laws[1]))
+                    ratio += float(ratios[first] if len(able) == 3 else ratios.max())
+                counted = [((axis,), 0.5 * loss / 3) for axis in range(3)]
+                counted += [(pair, 0.9 * 0.25 * loss) for pair in pairs[:2]]
+                for axes, price in counted:
+                    moved = np.abs(here.exact(axes) - there.exact(axes)).sum()
+                    ratio += float(moved) / OpenDPDraws(True).scale(price)
+                worst = max(worst, ratio)
+    assert worst <= epsilon * (1 + 1e-9)
+    assert worst > 0.9 * epsilon  # counts, nine tenths and more of the price, are met exactly
+
+
+def test_noise_on_counts_has_the_stated_size() -> None:
+    exact = np.zeros(4000, dtype=np.int64)
+    for pure in (True, False):
+        noisy, deviation = OpenDPDraws(pure).counts(exact, 0.02)
+        assert noisy.std() == pytest.approx(deviation, rel=0.1)
+        assert np.abs(noisy).mean() == pytest.approx(OpenDPDraws(pure).spread(0.02), rel=0.1)
+    found = gaussian_integers(exact, OpenDPDraws(False).scale(0.02)) / OpenDPDraws(False).scale(0.02)
+    assert stats.kstest(found + np.random.default_rng(1).uniform(-0.1, 0.1, 4000), stats.norm.cdf).pvalue > 1e-7
+
+
+def test_weights_say_how_much_a_marginal_has_in_common_with_all_that_are_asked_for() -> None:
+    assert workload(3, 2) == {(0,): 2, (1,): 2, (2,): 2, (0, 1): 4, (0, 2): 4, (1, 2): 4}
+    assert workload(2, 3) == {(0,): 1, (1,): 1, (0, 1): 2}
+
+
 # -- the private step ------------------------------------------------------------------------------------------------
 
 
@@ -183,6 +341,7 @@ def test_seeded_noise_is_repeatable_of_the_size_of_its_price_and_stamped() -> No
     assert "not private, for tests only" in made.mechanism
     assert account.charges[0].note == "not private"
     assert [one.axes for one in made.tables] == [(0,), (1,), (0, 1)]
+    assert measure(table(), seeded(), MarginalQuery("aim", (by_class(), by_third()))).tables[0].axes == (0,)
     other = measure(table(), seeded(delta=1e-5))
     assert all(np.array_equal(a.counts, b.counts) for a, b in zip(made.tables, other.tables, strict=True))
     near = measure(table(), seeded(1e5))

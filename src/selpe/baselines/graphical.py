@@ -15,7 +15,7 @@ import mbi
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.privacy.marginals import Marginal
+from selpe.privacy.marginal_algorithms import Marginal
 
 SURE = 0.5  # rows: noise smaller than this is none, and a fit that is asked for more precision does not end well
 EXCLUDED = -1e3  # the logarithm of a chance that is none
@@ -27,6 +27,7 @@ class GraphicalModel:
 
     shape: tuple[int, ...]
     potentials: Any
+    total: float = 1.0
 
     @classmethod
     def fitted(cls, shape: Sequence[int], tables: Sequence[Marginal]) -> GraphicalModel:
@@ -39,7 +40,23 @@ class GraphicalModel:
         ]
         if not measured:
             return cls(tuple(shape), mbi.CliqueVector.zeros(domain, [(name,) for name in names]))
-        return cls(tuple(shape), mbi.estimation.mirror_descent(domain, measured).potentials)
+        made = mbi.estimation.mirror_descent(domain, measured)
+        return cls(tuple(shape), made.potentials, float(made.total))
+
+    def expected(self, axes: tuple[int, ...]) -> NDArray[np.float64]:
+        """The counts of a marginal by the model, in one line."""
+        wanted = tuple(_names(self.shape)[axis] for axis in axes)
+        if not any({*wanted} <= node for node in self._nodes):
+            table = mbi.marginal_oracles.variable_elimination(self.potentials, wanted, self.total)
+        else:
+            table = self._whole.project(wanted)
+        found = np.asarray(table.values, dtype=np.float64).ravel()
+        return np.asarray(found * (self.total / found.sum()))
+
+    def megabytes_with(self, axes: tuple[int, ...]) -> float:
+        """What the model would take in memory if it were fitted to this marginal, too."""
+        cliques = [*self.potentials.cliques, tuple(_names(self.shape)[axis] for axis in axes)]
+        return float(mbi.junction_tree.hypothetical_model_size(self.potentials.domain, cliques))
 
     def draw(self, count: int, chance: np.random.Generator, first: int | None = None) -> NDArray[np.int64]:
         """So many lines of codes, all with this code in the first column, if one is given."""
@@ -67,6 +84,10 @@ class GraphicalModel:
             changed = {one: potentials[one] + given if one == clique else potentials[one] for one in potentials.cliques}
             potentials = mbi.CliqueVector(potentials.domain, potentials.cliques, changed)
         return mbi.marginal_oracles.message_passing_stable(potentials)
+
+    @cached_property
+    def _whole(self) -> Any:
+        return self._marginals(None)
 
     @cached_property
     def _built(self) -> Any:

@@ -1,4 +1,4 @@
-"""AIM and MST: what a statistician would take for the structured fields (McKenna et al. 2021 and 2022), by OpenDP.
+"""AIM and MST: what a statistician would take for the structured fields (McKenna et al. 2021 and 2022).
 
 Numbers and dates have bins and categories their values, by the same public codebooks as measured tables (ours). A few
 low marginals are measured with noise, a graphical model is fitted to them, and records are drawn from it by class in
@@ -11,6 +11,7 @@ import hashlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,6 @@ from selpe.method.quotas import class_quotas
 from selpe.privacy.counts import Coder
 from selpe.privacy.marginal_plan import STEP, MarginalPlan
 from selpe.privacy.marginals import MarginalQuery
-from selpe.privacy.mechanisms import require_marginals
 from selpe.privacy.table import PrivateTable
 from selpe.run.estimate import Estimate, estimate
 from selpe.run.methods import Parts, RawOutput, Recipe, SpendingPlan, Synthesized, Synthesizer
@@ -120,7 +120,11 @@ class MarginalTables:
         parts.emit(Started(1, sum(quotas.values()), self.plan.candidates))
         query = query_of(plan, self._columns, self.settings)
         made = table.marginals(
-            query, noise=plan.noise(test_seed=parts.test_seed), selection=STEP, context=self._columns.digest
+            query,
+            lambda tables: GraphicalModel.fitted(query.shape, tables),
+            noise=plan.noise(test_seed=parts.test_seed),
+            selection=STEP,
+            context=self._columns.digest,
         )
         cost = made.guarantee
         parts.emit(Selected(STEP, made.mechanism, cost.add_remove, cost.replace_one, made.private, made.replayed))
@@ -178,6 +182,12 @@ class MarginalTables:
             if not any(missing.values()):
                 break
         return found
+
+
+def require_marginals(method: str) -> None:
+    """Raises ConfigError where the extra is not installed: asked before anything is charged."""
+    if find_spec("mbi") is None:
+        raise ConfigError(f"'{method}' needs mbi (Private-PGM)", hint="install selpe[marginals]", where="method")
 
 
 def query_of(plan: MarginalPlan, columns: Columns, settings: MarginalSettings) -> MarginalQuery:

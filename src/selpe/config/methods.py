@@ -172,7 +172,7 @@ class MarginalSettings(Group):
 class AimSettings(MarginalSettings):
     """AIM: marginals chosen one by one, where the model so far is worst."""
 
-    columns: int = Field(3, ge=1, le=4, description="The most columns of a marginal.")
+    columns: int = Field(2, ge=1, le=4, description="The most columns of a marginal.")
 
     @property
     def degree(self) -> int:

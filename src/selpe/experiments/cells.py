@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from selpe.baselines.marginals import require_marginals
 from selpe.config import RunConfig, check_config
 from selpe.config.methods import METHODS
 from selpe.errors import ConfigError
@@ -29,7 +30,6 @@ from selpe.models.base import ChatModel
 from selpe.models.encoders.base import Encoder
 from selpe.models.store.blobs import read_json, write_json
 from selpe.owner_only import FILE_MODE, make_folder, write_text
-from selpe.privacy.mechanisms import require_marginals
 from selpe.run.lifecycle import Run
 from selpe.run.workspace import InternalFolder, Workspace
 

@@ -65,7 +65,7 @@ def method_text(config: RunConfig) -> MethodText:
             "none",
             _LOOKS[config.method],
             "one measurement: choices and counts together cost what is stated",
-            "OpenDP's own AIM and MST; what a row more or less costs is what the measurement's own privacy map states",
+            "OpenDP draws every choice and all noise; each step costs what the measurement's own privacy map states",
             where,
         )
     return MethodText(

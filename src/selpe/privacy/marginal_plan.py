@@ -9,8 +9,15 @@ from typing import Any
 
 from selpe.config import Adjacency
 from selpe.privacy.ledger.charges import Charge
-from selpe.privacy.marginals import MarginalNoise, PricedMarginalNoise, SeededMarginalNoise, cost_of, marginal_charge
-from selpe.privacy.mechanisms import Guarantee, MarginalAlgorithm
+from selpe.privacy.marginals import (
+    MarginalAlgorithm,
+    MarginalNoise,
+    PricedMarginalNoise,
+    SeededMarginalNoise,
+    cost_of,
+    marginal_charge,
+)
+from selpe.privacy.mechanisms import Guarantee
 from selpe.privacy.plan_view import plan_view, plan_words
 
 STEP = "marginals"

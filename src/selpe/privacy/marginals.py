@@ -2,8 +2,8 @@
 
 A row has one code in each of a few public columns, and counts in one cell of every marginal: one row more or less
 moves each by 1 in one cell, and a replaced row by 1 in two. What to measure is chosen in the light of what was measured
-before; choices and counts together cost what OpenDP's map says of the whole. A row without a code in some column counts
-nowhere, instead of raising.
+before (marginal_algorithms.py); each step costs what OpenDP's map says of it, and all of them together what is charged.
+A row without a code in some column counts nowhere, instead of raising.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,22 +23,28 @@ from selpe.errors import ConfigError, PrivacyError
 from selpe.privacy.accounting import Concentrated, Event, concentrated_epsilon, concentrated_rho
 from selpe.privacy.counts import MOST_CELLS, Coder, code_within
 from selpe.privacy.ledger.charges import Charge
+from selpe.privacy.marginal_algorithms import ALONE, CHOICE, Counter, Draws, Fit, Marginal, measure_aim, measure_mst
 from selpe.privacy.mechanisms import (
     LARGEST_EPSILON,
     Guarantee,
-    MarginalAlgorithm,
-    MarginalMeasurement,
     check_price,
-    marginal_measurement,
+    choice,
+    choice_scale,
+    gaussian_integers,
+    gaussian_scale,
+    laplace_integers,
+    laplace_scale,
 )
-from selpe.privacy.noise import priced
+from selpe.privacy.noise import CountingFit, priced
 from selpe.schema import Record
+
+MarginalAlgorithm = Literal["aim", "mst"]
 
 # How much more a replaced row costs than an added one, in ρ: Gaussian noise on counts twice as much, because √2 is to 1
 # what the norms are to each other, and choices among marginals four times as much (PROOF.md, step 33).
 COUNTS_REPLACED, CHOICES_REPLACED = 2.0, 4.0
-CHOOSING = 0.05  # of ρ: a tenth of the half that is left when all columns have been counted alone
-MOST_MODEL = 4.0  # megabytes that the model between two choices may take
+CHOOSING = CHOICE * (1 - ALONE)  # of ρ, at most
+_SAFE = 1 - 1e-9  # parts of a price are added up in floating point
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +79,6 @@ class MarginalQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Marginal:
-    """Noisy counts over some columns, by their numbers; `deviation` is that of the noise on one count."""
-
-    axes: tuple[int, ...]
-    counts: NDArray[np.float64]
-    deviation: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The counts as plain data, for the ledger."""
-        return {"axes": list(self.axes), "counts": self.counts.ravel().tolist(), "deviation": self.deviation}
-
-
-@dataclass(frozen=True, slots=True)
 class Marginals:
     """What a measurement releases, and what it cost; as `Counts` (privacy/counts.py) otherwise."""
 
@@ -115,13 +108,6 @@ def codes_of(axes: Sequence[Coder], rows: Iterable[Record]) -> NDArray[np.int64]
 
 
 # -- noise ------------------------------------------------------------------------------------------------------------
-
-
-class Measurer(Protocol):
-    """What measures the marginals of coded rows."""
-
-    def measure(self, codes: NDArray[np.int64], key: str) -> list[Marginal]:
-        """Noisy marginals of these codes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +143,9 @@ class PricedMarginalNoise:
             return f"{algorithm}, next to no noise (ε = ∞), not private"
         return f"{algorithm}, discrete {'laplace' if self.delta == 0 else 'gaussian'}"
 
-    def measurement(self, query: MarginalQuery) -> Measurer:
-        """OpenDP's measurement at this price. It is made before anything is charged, because it can be refused."""
-        if not self.reads_rows:
-            return Nothing()
-        cost = cost_of(self)
-        made = marginal_measurement(
-            query.algorithm, query.shape, cost.loss, pure=cost.pure, degree=query.degree, megabytes=MOST_MODEL,
-            rounds=None if self.private else 2 * len(query.axes),
-        )  # fmt: skip
-        if made.loss > cost.loss:
-            raise PrivacyError("the measurement would cost more than it is charged")
-        return Measured(made)
+    def draws(self, key: str) -> Draws:
+        """OpenDP's; `key` plays no part, since nothing here is seeded."""
+        return OpenDPDraws(cost_of(self).pure)
 
     def below(self, count: int) -> int:
         """From the operating system's generator."""
@@ -177,10 +154,7 @@ class PricedMarginalNoise:
 
 @dataclass(frozen=True, slots=True)
 class SeededMarginalNoise:
-    """A stand-in of the same price from a seeded generator: repeatable, hence NOT PRIVATE. For tests.
-
-    It chooses nothing: it measures every column alone and with the first one.
-    """
+    """The same laws from a seeded generator: repeatable, hence NOT PRIVATE. For tests of everything around it."""
 
     epsilon: float
     seed: int
@@ -211,9 +185,9 @@ class SeededMarginalNoise:
         honest = PricedMarginalNoise(self.epsilon, self.adjacency, self.delta).name(algorithm)
         return f"seeded {honest}, not private, for tests only"
 
-    def measurement(self, query: MarginalQuery) -> Measurer:
-        """The stand-in at this price."""
-        return Seeded(query.shape, cost_of(self), self.seed) if self.reads_rows else Nothing()
+    def draws(self, key: str) -> Draws:
+        """The same laws from a generator that this key starts."""
+        return SeededDraws(cost_of(self).pure, _generator(self.seed, f"noise:{key}"))
 
     def below(self, count: int) -> int:
         """Seeded by the number of choices alone."""
@@ -226,7 +200,7 @@ MarginalNoise: TypeAlias = PricedMarginalNoise | SeededMarginalNoise
 
 @dataclass(frozen=True, slots=True)
 class MarginalCost:
-    """What OpenDP may lose where a row is added or removed (ε if `pure`, else ρ), and what that is in ε and δ."""
+    """What a measurement may lose where a row is added or removed (ε if `pure`, else ρ), and what that is in ε."""
 
     loss: float
     pure: bool
@@ -252,46 +226,71 @@ def cost_of(noise: MarginalNoise) -> MarginalCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A measurement by OpenDP."""
+class OpenDPDraws:
+    """Draws by OpenDP, at the least scale that costs no more than asked by the maps of its measurements."""
 
-    by: MarginalMeasurement
+    pure: bool
 
-    def measure(self, codes: NDArray[np.int64], key: str) -> list[Marginal]:
-        """Noisy marginals; `key` plays no part, since nothing here is seeded."""
-        return [Marginal(axes, counts, deviation) for axes, counts, deviation in self.by.measure(codes)]
+    def counts(self, exact: NDArray[np.int64], loss: float) -> tuple[NDArray[np.int64], float]:
+        """Counts with discrete Laplace or Gaussian noise, and its deviation."""
+        scale = self.scale(loss)
+        noisy = laplace_integers(exact, scale) if self.pure else gaussian_integers(exact, scale)
+        return noisy, self.deviation(loss)
 
+    def choose(self, scores: NDArray[np.int64], step: int, loss: float) -> int:
+        """OpenDP's noisy maximum: permute-and-flip, or the exponential mechanism."""
+        return choice(scores, choice_scale(loss, step, pure=self.pure), pure=self.pure)
 
-@dataclass(frozen=True, slots=True)
-class Seeded:
-    """A measurement from a seeded generator. NOT PRIVATE."""
+    def scale(self, loss: float) -> float:
+        """Of the noise on counts at a price."""
+        return laplace_scale(loss, 1) if self.pure else gaussian_scale(loss, 1.0)
 
-    shape: tuple[int, ...]
-    cost: MarginalCost
-    seed: int
+    def deviation(self, loss: float) -> float:
+        """The standard deviation of that noise."""
+        scale = self.scale(loss)
+        return CountingFit("laplace", scale, Guarantee(0.0, 0.0)).deviation if self.pure else scale
 
-    def measure(self, codes: NDArray[np.int64], key: str) -> list[Marginal]:
-        """Every column alone, and with the first one, with noise that repeats for the same seed and key."""
-        columns = range(len(self.shape))
-        asked = [(one,) for one in columns] + [(0, one) for one in columns[1:]]
-        chance = _generator(self.seed, f"noise:{key}")
-        scale = len(asked) / self.cost.loss if self.cost.pure else math.sqrt(len(asked) / (2 * self.cost.loss))
-        draw = chance.laplace if self.cost.pure else chance.normal
-        found = []
-        for axes in asked:
-            counts = exact_counts(codes, axes, self.shape)
-            noisy = counts + draw(0.0, scale, size=counts.shape)
-            found.append(Marginal(axes, noisy, math.sqrt(2) * scale if self.cost.pure else scale))
-        return found
+    def spread(self, loss: float) -> float:
+        """The mean of the absolute noise on a count at this price."""
+        return self.scale(loss) * (1.0 if self.pure else math.sqrt(2 / math.pi))
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
-    """The control ε = 0: nothing is measured, and no row is read."""
+class SeededDraws:
+    """The same laws from a seeded generator. NOT PRIVATE."""
 
-    def measure(self, codes: NDArray[np.int64], key: str) -> list[Marginal]:
-        """No marginals."""
+    pure: bool
+    chance: np.random.Generator
+
+    def counts(self, exact: NDArray[np.int64], loss: float) -> tuple[NDArray[np.int64], float]:
+        """Counts with noise of the honest scale, rounded."""
+        honest = OpenDPDraws(self.pure)
+        draw = self.chance.laplace if self.pure else self.chance.normal
+        noise = np.rint(draw(0.0, honest.scale(loss), size=exact.shape)).astype(np.int64)
+        return exact + noise, honest.deviation(loss)
+
+    def choose(self, scores: NDArray[np.int64], step: int, loss: float) -> int:
+        """The largest of scores plus exponential or Gumbel noise, as in `SeededSelector`."""
+        sample = self.chance.standard_exponential if self.pure else self.chance.gumbel
+        return int(np.argmax(scores + choice_scale(loss, step, pure=self.pure) * sample(size=len(scores))))
+
+    def spread(self, loss: float) -> float:
+        """As the honest draws."""
+        return OpenDPDraws(self.pure).spread(loss)
+
+
+def measure(
+    query: MarginalQuery, rows: Iterable[Record], noise: MarginalNoise, fit: Fit, *, key: str
+) -> list[Marginal]:  # fmt: skip
+    """The noisy marginals that AIM or MST chooses among those of these rows; none at ε = 0."""
+    if not noise.reads_rows:
         return []
+    counter = Counter(codes_of(query.axes, rows), query.shape, noise.draws(key))
+    loss = cost_of(noise).loss * _SAFE
+    if query.algorithm == "mst":
+        return measure_mst(counter, loss, fit)
+    steps = None if math.isfinite(noise.epsilon) else 2 * len(query.axes)
+    return measure_aim(counter, loss, fit, degree=query.degree, steps=steps)
 
 
 def marginal_charge(

@@ -9,34 +9,27 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import re
 import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import metadata
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from opendp import domains, measurements, measures, metrics
-from opendp.mod import OpenDPException, enable_features
+from opendp.mod import enable_features
 
 from selpe.config import Adjacency
 from selpe.errors import ConfigError, PrivacyError
 
 Law = Literal["permute-and-flip", "exponential"]
-MarginalAlgorithm = Literal["aim", "mst"]
 
 LAWS: tuple[Law, ...] = ("permute-and-flip", "exponential")
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace-one")
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-9, 1e6
 _DRAWS_AT_ONCE = 16_384
-# What OpenDP says that it needs for marginals: a package, and its version where only one will do.
-_MARGINALS = re.compile(r"""([\w.-]+)(?:==([\w.]+))?.*extra == ["']mbi["']""")
-_ROUNDINGS = 60
-COUNTED = 0.9  # of what AIM and MST may lose: for counts; the rest is for choices
 
 enable_features("contrib")
 
@@ -320,104 +313,27 @@ def _laplace_on_integers(scale: float) -> Any:
     return measurements.make_laplace(*space, scale=scale)
 
 
-def require_marginals(method: str) -> None:
-    """Raises ConfigError where a package that OpenDP needs for marginals is not here, or not in its version.
-
-    OpenDP hands queries to polars in a form that only one version reads: better asked before anything is charged.
-    """
-    asked = (_MARGINALS.match(line) for line in metadata.requires("opendp") or ())
-    for name, exact in (one.groups() for one in asked if one is not None):
-        try:
-            found = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found = ""
-        if not found or exact not in (None, found):
-            wanted, here = f"{name} {exact or ''}".strip(), f", and {found} is installed" if found else ""
-            raise ConfigError(f"'{method}' needs {wanted}{here}", hint="install selpe[marginals]", where="method")
+def choice_scale(loss: float, step: int, *, pure: bool) -> float:
+    """The least scale of a choice by scores that move by `step`, either way, that costs at most `loss`: ε, else ρ."""
+    law: Law = "permute-and-flip" if pure else "exponential"
+    once = float(_measurement(law, float(step), False).map(step))
+    scale = step * (once / loss if pure else math.sqrt(once / loss))
+    while float(_measurement(law, scale, False).map(step)) > loss:
+        scale = math.nextafter(scale, math.inf)
+    return scale
 
 
-@dataclass(frozen=True, slots=True)
-class MarginalMeasurement:
-    """OpenDP's AIM or MST over columns of codes. `loss` is what its map says where a row is added or removed."""
-
-    loss: float
-    shape: tuple[int, ...]
-    measurement: Any
-
-    def measure(self, codes: NDArray[np.int64]) -> list[tuple[tuple[int, ...], NDArray[np.float64], float]]:
-        """What it chose and measured: columns by number, noisy counts in one line, and the noise's deviation."""
-        found, _ = self.measurement(_coded(codes))
-        return [
-            (tuple(map(int, one.clique)), np.asarray(one.noisy_measurement, dtype=np.float64), float(one.stddev))
-            for one in found.flatten()
-        ]
+def choice(scores: NDArray[np.int64], scale: float, *, pure: bool) -> int:
+    """The index of the largest score, as OpenDP's noisy maximum draws it."""
+    return int(_measurement("permute-and-flip" if pure else "exponential", scale, False)(scores.tolist()))
 
 
-def marginal_measurement(
-    algorithm: MarginalAlgorithm,
-    shape: Sequence[int],
-    loss: float,
-    *,
-    pure: bool,
-    degree: int,
-    megabytes: float,
-    rounds: int | None = None,
-) -> MarginalMeasurement:
-    """OpenDP's measurement of every column alone, with half of `loss`, and then of what AIM or MST chooses.
-
-    `loss` is ε with Laplace noise where `pure`, else ρ with Gaussian noise, for one row more or less. It needs the
-    extra `[marginals]`.
-    """
-    import mbi
-    from opendp.extras.mbi import AIM, MST, Count, Fixed, Marginals, Sequential
-    from opendp.extras.polars import Bound
-
-    names = [str(column) for column in range(len(shape))]
-    domain = mbi.Domain(names, shape)
-    flat = mbi.CliqueVector.zeros(domain, [(name,) for name in names])
-    known = mbi.marginal_oracles.message_passing_stable(flat)
-    nothing = mbi.MarkovRandomField(potentials=flat, marginals=known, total=1.0)
-    codes = [
-        domains.series_domain(name, domains.atom_domain(bounds=(0, size - 1), T="u32"))
-        for name, size in zip(names, shape, strict=True)
-    ]
-    space = domains.lazyframe_domain(codes), metrics.frame_distance(metrics.symmetric_distance())
-    measure = measures.max_divergence() if pure else measures.zero_concentrated_divergence()
-    one_row = [Bound(by=[], per_group=1)]
-
-    def unfitted(*_: Any, **__: Any) -> Any:
-        return nothing
-
-    def fitted(loss: float, **settings: Any) -> Any:
-        alone = Fixed(queries=[Count((name,)) for name in names], **settings)
-        if algorithm == "aim":
-            most = {"queries": min(degree, len(shape)), "max_size": megabytes, "rounds": rounds}
-            chosen: Any = AIM(measure_split=COUNTED, **most, **settings)
-        else:  # which fits once more when all is measured: that is done elsewhere, from what was stored
-            chosen = MST(measure_split=COUNTED, estimator=unfitted)
-        both = Sequential(algorithms=[alone, chosen])
-        return both.make_marginals(*space, measure, one_row, loss, marginals=Marginals(), model=nothing)
-
-    # MST divides a price among its choices and can miss it by rounding, which OpenDP notices only while it measures:
-    # tried on no rows, and without a fit, it does so before anything is charged. AIM has no such division.
-    for _ in range(_ROUNDINGS):
-        try:
-            if algorithm == "mst":
-                fitted(loss, estimator=unfitted)(_coded(np.zeros((0, len(shape)), dtype=np.int64)))
-        except OpenDPException:
-            loss *= 1 - 1e-9
-            continue
-        made = fitted(loss)
-        return MarginalMeasurement(float(made.map(one_row)), tuple(shape), made)
-    raise ConfigError("OpenDP cannot measure marginals of these columns by mst", hint="try aim")
-
-
-def _coded(codes: NDArray[np.int64]) -> Any:
-    """Lines of codes as OpenDP takes them."""
-    import polars
-
-    columns = enumerate(codes.T)
-    return polars.LazyFrame([polars.Series(str(name), column, dtype=polars.UInt32) for name, column in columns])
+def gaussian_scale(loss: float, moved: float) -> float:
+    """The least σ of discrete Gaussian noise that costs at most ρ = `loss` on numbers that move so far in L2 norm."""
+    scale = moved / math.sqrt(2 * loss)
+    while float(_gaussian_on_integers(scale).map(moved)) > loss:
+        scale = math.nextafter(scale, math.inf)
+    return scale
 
 
 def check_price(epsilon: float, adjacency: str) -> None:

@@ -27,7 +27,8 @@ from selpe.privacy.learning import Learned, Learner, Training, Watch, check_grid
 from selpe.privacy.ledger.charges import Charge, Receipt
 from selpe.privacy.ledger.fingerprint import Fingerprint, fingerprint
 from selpe.privacy.ledger.key import Key
-from selpe.privacy.marginals import MarginalNoise, MarginalQuery, Marginals, codes_of, marginal_charge
+from selpe.privacy.marginal_algorithms import Fit
+from selpe.privacy.marginals import MarginalNoise, MarginalQuery, Marginals, marginal_charge, measure
 from selpe.privacy.mechanisms import Influence, Mechanism, Selector
 from selpe.privacy.noise import (
     CountNoise,
@@ -240,27 +241,26 @@ class PrivateTable:
         return Counts(counts, fit.scale, fit.law, fit.guarantee, name, noise.private, replayed)
 
     def marginals(
-        self, query: MarginalQuery, *, noise: MarginalNoise, selection: str, context: str = ""
+        self, query: MarginalQuery, fit: Fit, *, noise: MarginalNoise, selection: str, context: str = ""
     ) -> Marginals:  # fmt: skip
         """Noisy counts of the marginals that AIM or MST chooses among those of some columns: one charge for all of it.
 
-        `selection` and `context` are as in `select`: a name within the run, and a hash of the columns' codes.
+        `fit` makes a model of noisy counts, and sees nothing else. `selection` and `context` are as in `select`: a name
+        within the run, and a hash of the columns' codes.
         """
         if type(noise) not in get_args(MarginalNoise):
             raise PrivacyError("noise on marginals must be PricedMarginalNoise, or SeededMarginalNoise in tests")
-        measurement = noise.measurement(query)
-        charge = marginal_charge(query.algorithm, noise, **self.__payer(selection))
 
         def look() -> dict[str, Any]:
             rows = self.__batch(noise.below) if noise.reads_rows else []
-            return {"marginals": [one.to_dict() for one in measurement.measure(codes_of(query.axes, rows), selection)]}
+            return {"marginals": [one.to_dict() for one in measure(query, rows, noise, fit, key=selection)]}
 
         result, replayed = self.__once(
-            charge,
+            marginal_charge(query.algorithm, noise, **self.__payer(selection)),
             digest_of(repr((query.algorithm, query.names, query.shape, query.degree)), context, repr(noise)),
             look,
             remote=[axis.remote for axis in query.axes] if noise.reads_rows else [],
-            who="a coder",
+            who="a coder, or a fit to noisy counts,",
         )
         return Marginals.released(result["marginals"], query.algorithm, noise, replayed)
 
