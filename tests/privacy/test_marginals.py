@@ -227,7 +227,7 @@ def test_all_steps_together_cost_what_is_charged_by_opendps_own_maps(
     cost = cost_of(PricedMarginalNoise(2.0, delta=delta))
     draws = Noting(OpenDPDraws(cost.pure))
     run(algorithm, Counter(lines(50), SHAPE, draws), cost.loss * (1 - 1e-9))
-    one, other = (math.fsum(step[i] for step in draws.costs) for i in (1, 2))
+    one, other = math.fsum(step[1] for step in draws.costs), math.fsum(step[2] for step in draws.costs)
     replaced = 2.0 * cost.loss if cost.pure else cost.loss * (2 * (1 - CHOOSING) + 4 * CHOOSING)
     assert cost.loss * (1 - 1e-6) <= one <= cost.loss
     assert replaced * (1 - 1e-6) <= other <= replaced * (1 + 1e-12)
@@ -275,7 +275,7 @@ def test_no_pair_of_neighbours_exceeds_the_claim_on_any_path() -> None:
                     laws = [permute_and_flip([one.distance(p, model) for p in able], scale) for one in (here, there)]
                     ratios = np.abs(np.log(laws[0] / laws[1]))
                     ratio += float(ratios[first] if len(able) == 3 else ratios.max())
-                counted = [((axis,), 0.5 * loss / 3) for axis in range(3)]
+                counted: list[tuple[Axes, float]] = [((axis,), 0.5 * loss / 3) for axis in range(3)]
                 counted += [(pair, 0.9 * 0.25 * loss) for pair in pairs[:2]]
                 for axes, price in counted:
                     moved = np.abs(here.exact(axes) - there.exact(axes)).sum()

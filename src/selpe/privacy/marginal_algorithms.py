@@ -105,7 +105,7 @@ def measure_mst(counter: Counter, loss: float, fit: Fit) -> list[Marginal]:
     pairs = list(itertools.combinations(range(columns), 2))
     distances = {pair: counter.distance(pair, model) for pair in pairs}
     part = (1 - ALONE) * loss / (columns - 1)
-    tree, chosen = list(range(columns)), []  # of each column, the tree that it belongs to
+    tree, chosen = list(range(columns)), list[Axes]()  # of each column, the tree that it belongs to
     while len(chosen) < columns - 1:
         apart = [pair for pair in pairs if tree[pair[0]] != tree[pair[1]]]
         scores = np.array([distances[pair] for pair in apart], dtype=np.int64)
