@@ -16,16 +16,23 @@ RAY_VENV  := .venv-ray
 RAY_BIN   := $(RAY_VENV)/bin
 RAY_LOCK  := requirements/ray.lock
 RAY_STAMP := $(RAY_VENV)/.installed
+# And so have the tests of AIM and MST, which need JAX.
+MARGINALS_VENV  := .venv-marginals
+MARGINALS_BIN   := $(MARGINALS_VENV)/bin
+MARGINALS_LOCK  := requirements/marginals.lock
+MARGINALS_STAMP := $(MARGINALS_VENV)/.installed
 AUDIT_VENV  := .venv-audit
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-train test-ray lint format audit fuzz bench docs lock install clean package sbom audit-deps
+.PHONY: help demo test test-train test-ray test-marginals lint format audit fuzz bench docs lock install clean package sbom
+.PHONY: audit-deps
 
 help:
 	@echo "make demo    synthesise a private table from a shipped example (offline after install)"
 	@echo "make test    lint, types and tests"
 	@echo "make test-train  the tests that need torch, in an environment of their own"
 	@echo "make test-ray    the tests on a Ray cluster of three nodes, in an environment of their own"
+	@echo "make test-marginals  the tests of aim and mst, in an environment of their own"
 	@echo "make lint    ruff, mypy and the direction of imports"
 	@echo "make audit   the statistical privacy audit at full size"
 	@echo "make fuzz    coverage-guided fuzzing of every parser, SECONDS=60 for each (needs atheris; Linux)"
@@ -81,6 +88,16 @@ test-ray: $(RAY_STAMP)
 	@$(RAY_BIN)/python -m pytest -q -n0 tests/execute
 	@$(RAY_BIN)/python benchmarks/ray_throughput.py
 
+$(MARGINALS_STAMP): $(MARGINALS_LOCK) pyproject.toml
+	@test -x $(MARGINALS_BIN)/python || $(PYTHON) -m venv $(MARGINALS_VENV)
+	@echo "installing Private-PGM, JAX and locked dependencies into $(MARGINALS_VENV) (first time: a few minutes)"
+	@$(MARGINALS_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(MARGINALS_LOCK)
+	@$(MARGINALS_BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(MARGINALS_STAMP)
+
+test-marginals: $(MARGINALS_STAMP)
+	@$(MARGINALS_BIN)/python -m pytest -q -n auto --dist loadgroup tests/marginals
+
 audit: install
 	@$(BIN)/python benchmarks/audit.py && $(BIN)/python benchmarks/audit_looks.py && $(BIN)/python benchmarks/audit_counts.py
 	@$(BIN)/python benchmarks/audit_measuring.py && $(BIN)/python benchmarks/audit_files.py && $(BIN)/python benchmarks/one_row_one_reading.py
@@ -108,7 +125,7 @@ sbom: install
 audit-deps:
 	@test -x $(AUDIT_VENV)/bin/python || $(PYTHON) -m venv $(AUDIT_VENV)
 	@$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/audit.lock
-	@for lock in selpe dev train ray audit build; do echo "== $$lock.lock"; \
+	@for lock in selpe dev train ray marginals audit build; do echo "== $$lock.lock"; \
 	  $(AUDIT_VENV)/bin/pip-audit --strict --require-hashes --disable-pip --progress-spinner off \
 	  -r requirements/$$lock.lock || exit 1; done
 
@@ -121,6 +138,8 @@ lock:
 	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml \
 	  --extra ray --group dev -c $(LOCK) -o $(RAY_LOCK)
 	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml \
+	  --extra marginals --group dev -c $(LOCK) -o $(MARGINALS_LOCK)
+	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes pyproject.toml \
 	  --extra server --extra sql -c $(LOCK) -o requirements/selpe.lock
 	uv pip compile --quiet --no-header --universal --python-version 3.10 --generate-hashes \
 	  --group audit -c $(LOCK) -o requirements/audit.lock
@@ -132,4 +151,4 @@ format: install
 	@$(BIN)/ruff check --fix-only --quiet . ; $(BIN)/ruff format --quiet .
 
 clean:
-	rm -rf $(VENV) $(TRAIN_VENV) $(RAY_VENV) $(AUDIT_VENV) site dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TRAIN_VENV) $(RAY_VENV) $(MARGINALS_VENV) $(AUDIT_VENV) site dist .mypy_cache .ruff_cache .pytest_cache

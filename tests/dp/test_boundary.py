@@ -134,7 +134,7 @@ def test_nothing_in_the_room_prints_or_logs() -> None:
 
 def test_the_private_table_offers_these_things_and_no_more() -> None:
     assert {name for name in dir(PrivateTable) if not name.startswith("_")} == {
-        "choose", "count", "fingerprint", "histogram", "learn", "select", "unit",
+        "choose", "count", "fingerprint", "histogram", "learn", "marginals", "select", "unit",
     }  # fmt: skip
     for absent in ("__iter__", "__getitem__", "__contains__", "__array__", "__dict__"):
         assert not hasattr(private_table(), absent), absent

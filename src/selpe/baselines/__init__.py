@@ -7,6 +7,8 @@
 | `ctcl` | topic histogram, and a small generator trained with DP-SGD | extra `[train]` |
 | `dpgen` | a language model trained with DP-SGD | extra `[train]` |
 | `dpds` | a classifier trained with DP-SGD; releases no records | extra `[train]` |
+| `aim`, `mst` | noisy marginals of structured fields, and a graphical model | extra `[marginals]` |
+| `prior` | the model alone: reads no private row | |
 
-Each name is a module here with a `RECIPE`; config/methods.py lists them.
+Each has a module here with a `RECIPE`; config/methods.py lists them.
 """

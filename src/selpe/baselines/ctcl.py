@@ -15,6 +15,7 @@ from typing import Any
 from selpe.baselines.embedding import TextKernel
 from selpe.baselines.looking import Looks, plan_of, planned
 from selpe.baselines.reading import finished, read_all
+from selpe.baselines.records import write_records
 from selpe.baselines.topics import TopicModel, TopicOf, digest_of, find_topics, shares_of
 from selpe.baselines.train.course import stretches_of
 from selpe.baselines.train.outlook import notes_of, training_estimate
@@ -24,14 +25,12 @@ from selpe.baselines.train.tuned import TunedModel, WantedText
 from selpe.baselines.train.weights import Load, libraries, load_weights
 from selpe.baselines.writing import seed_of
 from selpe.config import RunConfig
-from selpe.errors import RunError, StoppedError
-from selpe.events import Answered, PoolReady, StageStarted, Started
-from selpe.method.from_settings import generator_of
+from selpe.errors import RunError
+from selpe.events import Started
 from selpe.method.generation import Proposal
 from selpe.method.guides import default_guide
 from selpe.method.phrases import repetitive
 from selpe.method.quotas import class_quotas
-from selpe.models.base import Answer
 from selpe.privacy.gaussian_plan import GaussianPlan, Look
 from selpe.privacy.histograms import Histogram, NearestVotes
 from selpe.privacy.table import PrivateTable
@@ -88,20 +87,7 @@ class TopicGenerator:
             Proposal(guide, seed_of(parts.config.seed, "public", i), label=labels[i % len(labels)] or None)
             for i in range(wanted)
         ]
-
-        def watch(answer: Answer) -> None:
-            if answer.finish != "cancelled":
-                parts.emit(Answered.of(answer))
-
-        parts.emit(StageStarted("public", 0, wanted))
-        generator = generator_of(parts.config, schema, parts.model, parts.cancel)
-        made = generator.generate(proposals, watch=watch)
-        if generator.stopped:
-            raise StoppedError("stopped as asked; every finished answer is kept")
-        found = [candidate.record for candidate in made.candidates if candidate is not None]
-        parts.emit(
-            PoolReady("public", 0, len(found), dict(made.effort.retries), dict(made.effort.given_up), tuple(found[:4]))
-        )
+        found = [made.record for made in write_records(parts, "public", 0, proposals) if made is not None]
         if not found:
             raise RunError("the model wrote no valid record to find topics in", hint="try another `llm`")
         return found

@@ -40,7 +40,10 @@ Views = Annotated[str | None, typer.Option(help="Models that are trained: minilm
 Seeds = Annotated[str | None, typer.Option(help="How many seeds, or which: 3, or 0,1,2.")]
 Epsilon = Annotated[list[str] | None, typer.Option(help="ε; can be repeated, 'inf' is one too.")]
 Methods = Annotated[
-    str | None, typer.Option(help="Of selpe, selpe-paper, augpe, wasp, ctcl, dpgen, dpds; default: all.")
+    str | None,
+    typer.Option(
+        help="Of selpe, selpe-paper, augpe, wasp, ctcl, dpgen, dpds, aim, mst, aim-text, mst-text, prior; default: all."
+    ),
 ]
 Records = Annotated[int | None, typer.Option(min=1, help="Synthetic records a class.")]
 Private = Annotated[int | None, typer.Option(min=1, help="Private rows a class.")]

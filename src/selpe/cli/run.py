@@ -64,7 +64,7 @@ def run(
     out_folder: Annotated[Path | None, typer.Option("--out", help="The folder of all runs.")] = None,
     name: Annotated[str | None, typer.Option(help="What to call the run; default: data set and time.")] = None,
     method: Annotated[
-        Literal["selpe", "paper", "augpe", "wasp", "ctcl", "dpgen", "dpds"] | None,
+        Literal["selpe", "paper", "augpe", "wasp", "ctcl", "dpgen", "dpds", "aim", "mst", "prior"] | None,
         typer.Option(help="Our method, or a baseline; paper: ours with --preset paper.", show_default=False),
     ] = None,
     preset: Annotated[

@@ -16,11 +16,13 @@ from selpe.config.execution import Execution, RaySettings
 from selpe.config.methods import (
     DEFAULT_DELTA,
     METHODS,
+    AimSettings,
     AugPESettings,
     CtclSettings,
     DpDsSettings,
     DpGenSettings,
     MethodName,
+    MstSettings,
     WaspSettings,
     is_gaussian,
 )
@@ -78,7 +80,7 @@ class RunConfig(BaseModel):
     )
     epsilon: float = Field(2.0, description="The privacy budget ε of this run; 0 and .inf are controls.")
     delta: float = Field(
-        0.0, ge=0.0, lt=0.5, description="δ; 0 means pure differential privacy. Gaussian methods: 1e-5 if not given."
+        0.0, ge=0.0, lt=0.5, description="δ; 0 means pure differential privacy. Baselines with a δ: 1e-5 if not given."
     )
     adjacency: Adjacency = Field("replace-one", description="The neighbour relation that ε is meant under.")
     budget: float | None = Field(
@@ -161,6 +163,8 @@ class RunConfig(BaseModel):
     ctcl: CtclSettings = Field(CtclSettings(), description="Settings of the baseline `ctcl`.")
     dpgen: DpGenSettings = Field(DpGenSettings(), description="Settings of the baseline `dpgen`.")
     dpds: DpDsSettings = Field(DpDsSettings(), description="Settings of the baseline `dpds`.")
+    aim: AimSettings = Field(AimSettings(), description="Settings of the baseline `aim`.")
+    mst: MstSettings = Field(MstSettings(), description="Settings of the baseline `mst`.")
 
     @field_validator("llm", "encoder")
     @classmethod
@@ -189,9 +193,12 @@ class RunConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _default_delta(cls, content: Any) -> Any:
-        if isinstance(content, Mapping) and is_gaussian(content.get("method")):
-            return {"delta": DEFAULT_DELTA, **content}
-        return content
+        method = METHODS.get(str(content.get("method"))) if isinstance(content, Mapping) else None
+        if method is None:
+            return content
+        if method.free:  # whatever is said elsewhere for methods that spend
+            return {**content, "epsilon": 0.0, "delta": 0.0}
+        return {"delta": DEFAULT_DELTA, **content} if method.takes_delta else content
 
     @model_validator(mode="after")
     def _needs_delta(self) -> RunConfig:

@@ -7,34 +7,45 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-MethodName = Literal["selpe", "augpe", "wasp", "ctcl", "dpgen", "dpds"]
-DEFAULT_DELTA = 1e-5  # of methods with Gaussian noise, where none is given
+MethodName = Literal["selpe", "augpe", "wasp", "ctcl", "dpgen", "dpds", "aim", "mst", "prior"]
+DEFAULT_DELTA = 1e-5  # of methods that use one, where none is given
 
 
 @dataclass(frozen=True, slots=True)
 class MethodRecord:
     """What is to be known of a method before it is loaded; `module` holds its `RECIPE`.
 
-    `gaussian`: its privacy comes from Gaussian noise, so that it needs a δ above 0. `trains`: it trains a model on the
-    private rows and needs the extra `[train]`. `several_models`: it uses the models of its own settings beside `llm`.
+    `gaussian`: its privacy comes from Gaussian noise, so that it needs a δ above 0. `takes_delta`: it has a δ unless
+    the settings say 0. `extra`: the extra that it needs. `free`: it reads no private row and spends nothing.
+    `several_models`: it uses the models of its own settings beside `llm`.
     """
 
     name: MethodName
     module: str
     gaussian: bool = True
-    trains: bool = False
+    takes_delta: bool = True
+    extra: str = ""
+    free: bool = False
     several_models: bool = False
+
+    @property
+    def trains(self) -> bool:
+        """Whether it trains a model on the private rows."""
+        return self.extra == "train"
 
 
 METHODS: dict[str, MethodRecord] = {
     record.name: record
     for record in (
-        MethodRecord("selpe", "selpe.run.own_method", gaussian=False),
+        MethodRecord("selpe", "selpe.run.own_method", gaussian=False, takes_delta=False),
         MethodRecord("augpe", "selpe.baselines.augpe"),
         MethodRecord("wasp", "selpe.baselines.wasp", several_models=True),
-        MethodRecord("ctcl", "selpe.baselines.ctcl", trains=True),
-        MethodRecord("dpgen", "selpe.baselines.dpgen", trains=True),
-        MethodRecord("dpds", "selpe.baselines.dpds", trains=True),
+        MethodRecord("ctcl", "selpe.baselines.ctcl", extra="train"),
+        MethodRecord("dpgen", "selpe.baselines.dpgen", extra="train"),
+        MethodRecord("dpds", "selpe.baselines.dpds", extra="train"),
+        MethodRecord("aim", "selpe.baselines.marginals", gaussian=False, extra="marginals"),
+        MethodRecord("mst", "selpe.baselines.marginals", gaussian=False, extra="marginals"),
+        MethodRecord("prior", "selpe.baselines.prior", gaussian=False, takes_delta=False, free=True),
     )
 }
 
@@ -42,6 +53,11 @@ METHODS: dict[str, MethodRecord] = {
 def is_gaussian(method: object) -> bool:
     """Whether a method of this name adds Gaussian noise."""
     return method in METHODS and METHODS[str(method)].gaussian
+
+
+def is_baseline(method: object) -> bool:
+    """Whether this is the name of a baseline, and of the group of its settings."""
+    return method in METHODS and method != "selpe"
 
 
 class Group(BaseModel):
@@ -137,3 +153,32 @@ class DpDsSettings(TrainingSettings):
     def learning_rate(self) -> float:
         """The rate asked for, or the method's own."""
         return self.rate or 1e-3
+
+
+class MarginalSettings(Group):
+    """What AIM and MST have in common."""
+
+    bins: int = Field(5, ge=2, le=64, description="Codes of a number or a date, at quantiles of the schema's examples.")
+    texts: Literal["empty", "written"] = Field(
+        "empty", description="Text fields are empty, or written by the run's model around the other fields."
+    )
+
+    @property
+    def degree(self) -> int:
+        """How many columns a marginal has at most."""
+        return 2
+
+
+class AimSettings(MarginalSettings):
+    """AIM: marginals chosen one by one, where the model so far is worst."""
+
+    columns: int = Field(2, ge=1, le=4, description="The most columns of a marginal.")
+
+    @property
+    def degree(self) -> int:
+        """How many columns a marginal has at most."""
+        return self.columns
+
+
+class MstSettings(MarginalSettings):
+    """MST: pairs of columns that make a spanning tree."""

@@ -41,6 +41,11 @@ ARMS: Mapping[str, Arm] = {
         Arm("ctcl", "CTCL", "ctcl", "ctcl", slow=True),
         Arm("dpgen", "DP-Gen", "dpgen", "dpgen", slow=True),
         Arm("dpds", "DP-DS", "dpds", "dpds", slow=True),
+        Arm("aim", "AIM", "aim"),
+        Arm("mst", "MST", "mst"),
+        Arm("aim-text", "AIM, texts by the model", "aim", settings={"aim": {"texts": "written"}}, slow=True),
+        Arm("mst-text", "MST, texts by the model", "mst", settings={"mst": {"texts": "written"}}, slow=True),
+        Arm("prior", "the model alone", "prior"),
     )
 }
 OURS = ("selpe", "selpe-paper")

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from selpe.baselines.marginals import require_marginals
 from selpe.config import RunConfig, check_config
+from selpe.config.methods import METHODS
 from selpe.errors import ConfigError
 from selpe.events import Emit, silence
 from selpe.experiments.arms import TRAINED
@@ -114,6 +116,11 @@ class Bench:
 
     def refusal(self, cell: Cell) -> str:
         """Why a cell cannot be done here; '' where it can."""
+        if cell.kind == "run" and METHODS[cell.method].extra == "marginals":
+            try:
+                require_marginals(cell.method)
+            except ConfigError as lacking:
+                return f"{lacking.message}: {lacking.hint}"
         if cell.kind == "run" and cell.method in TRAINED and self.train is None and not torch_is_here():
             return f"{cell.method} trains a model and needs torch: install selpe[train], or give --train-python"
         return ""

@@ -22,7 +22,8 @@ from selpe.report.words import epsilon
 # Colours that people who see few of them tell apart; SelPE's is the strongest.
 _COLOURS = {
     "selpe": "#0072b2", "selpe-paper": "#56b4e9", "augpe": "#e69f00", "wasp": "#d55e00", "ctcl": "#cc79a7",
-    "dpgen": "#009e73", "dpds": "#8a8a8a", NOTHING: "#8a8a8a", EVERYTHING: "#8a8a8a", PRIVATE_ROWS: "#5b636d",
+    "dpgen": "#009e73", "dpds": "#8a8a8a", "aim": "#b15928", "mst": "#6a3d9a", "aim-text": "#dd9a6a",
+    "mst-text": "#a98cc9", "prior": "#b0b0b0", NOTHING: "#8a8a8a", EVERYTHING: "#8a8a8a", PRIVATE_ROWS: "#5b636d",
     REAL_ROWS: "#5b636d",
 }  # fmt: skip
 _SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a")

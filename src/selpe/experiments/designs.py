@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from selpe.config.methods import is_gaussian
+from selpe.config.methods import METHODS, is_baseline
 from selpe.errors import ConfigError
 from selpe.experiments.arms import ARMS, EVERYTHING, NOTHING, PRIVATE_ROWS, REAL_ROWS, Arm, arm_of
 from selpe.experiments.grid import Cell, Factor, merged
@@ -72,7 +72,7 @@ class Ask:
         # What is for other methods changes nothing: it stays out, so that cells are shared between experiments.
         sized = {name: value for name, value in self.size.settings.items() if _concerns(name, arm.method)}
         every = merged(sized, arm.settings, settings or {}, self.settings)
-        own = {name: value for name, value in every.items() if not is_gaussian(name) or name == arm.method}
+        own = {name: value for name, value in every.items() if not is_baseline(name) or name == arm.method}
         return Cell(
             data, seed, arm.name if row is None else row, "run", arm.method, epsilon, llm or self.llms[0],
             self.per_class(data), private or self.size.private, own, dict(factors or {}), draw,
@@ -99,6 +99,8 @@ class Ask:
 
     def epsilons_of(self, arm: Arm) -> Sequence[float]:
         """The ε at which an arm is run: some take long, and a small size runs them at few."""
+        if METHODS[arm.method].free:
+            return (0.0,)
         few = [epsilon for epsilon in self.epsilons if arm.slow and epsilon in self.size.slow_at]
         return few or self.epsilons
 
@@ -134,7 +136,7 @@ def _one_round(ask: Ask, arm: Arm, settings: Mapping[str, Any] | None = None) ->
 
 def _concerns(name: str, method: str) -> bool:
     """Whether a size's setting is one of this method's: a baseline's own stand in a group of its name."""
-    return name == method if is_gaussian(method) else not is_gaussian(name)
+    return name == method if is_baseline(method) else not is_baseline(name)
 
 
 def main(ask: Ask) -> Iterator[Cell]:

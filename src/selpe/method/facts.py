@@ -143,7 +143,7 @@ class MeasuredTables:
         for name, fact in drawn.facts:
             one = self.schema.field(name)
             if not isinstance(fact, Span) or not agrees(one, record.get(name), fact):
-                record[name] = _on_grid(one, _some_value(fact, chance))
+                record[name] = some_value(one, fact, chance)
         for name in self._by_code:
             if drawn.exemplars:  # a long text cannot be bound; the vote sees one of those that the model will be shown
                 record[name] = drawn.exemplars[-1].get(name)
@@ -264,6 +264,11 @@ class MeasuredTables:
             all(rule.holds(values) for rule in rules)
             for values in ({name: _some_value(fact, chance) for name, fact in known.items()} for _ in range(_TRIES))
         )
+
+
+def some_value(one: Field, fact: Fact, chance: random.Random) -> Value:
+    """A value of a field that a fact allows; in a span each is as likely."""
+    return _on_grid(one, _some_value(fact, chance))
 
 
 def _some_value(fact: Fact, chance: random.Random) -> Any:

@@ -9,6 +9,7 @@ What is used, and why it holds:
   μ = √T·Δ/σ, and δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) (Balle and Wang 2018; Dong, Roth and Su 2022).
 - *Any ε-DP mechanism* is dominated by randomised response with that ε (Kairouz, Oh and Viswanath 2015), which
   gives its Rényi curve.
+- *A ρ-zCDP mechanism* has a Rényi divergence of at most αρ at every order α (Bun and Steinke 2016).
 - *The exponential mechanism* is bounded-range: its log-ratios lie in an interval of length ε, hence ε²/8-zCDP
   (Dong, Durfee and Rogers 2020; Cesar and Rogers 2021). **Permute-and-flip is not**: two candidates with
   equal scores, one of which gains a vote, give log-ratios −λ and ln(2 − e^−λ), further apart than λ. It is
@@ -59,8 +60,18 @@ class Gaussian:
     count: int = 1
 
 
-Event: TypeAlias = Pure | BoundedRange | Gaussian
-_KINDS: dict[str, type[Event]] = {"pure": Pure, "bounded-range": BoundedRange, "gaussian": Gaussian}
+@dataclass(frozen=True, slots=True)
+class Concentrated:
+    """A ρ-zCDP mechanism, `count` times: Gaussian noise and exponential mechanisms that follow from each other."""
+
+    rho: float
+    count: int = 1
+
+
+Event: TypeAlias = Pure | BoundedRange | Gaussian | Concentrated
+_KINDS: dict[str, type[Event]] = {
+    "pure": Pure, "bounded-range": BoundedRange, "gaussian": Gaussian, "concentrated": Concentrated,
+}  # fmt: skip
 
 
 # -- Gaussian noise, exactly ------------------------------------------------------------------------------------
@@ -122,7 +133,10 @@ def pure_and_gaussian(events: Sequence[Event], delta: float) -> float:
     """Σ ε of what is pure, and all Gaussian looks as one at δ.
 
     It holds for events chosen in the light of earlier results, too (PROOF.md, step 18), so that it can be a filter.
+    What is known by its ρ alone is neither: with it the sum is endless.
     """
+    if any(isinstance(e, Concentrated) for e in events):
+        return math.inf
     pure = math.fsum(e.epsilon * e.count for e in events if isinstance(e, Pure | BoundedRange))
     square = math.fsum(e.count / e.sigma_over_sensitivity**2 for e in events if isinstance(e, Gaussian))
     if square and not delta:
@@ -139,6 +153,8 @@ def rdp(event: Event, order: float) -> float:
             return count * min(order * epsilon**2 / 8, _response_rdp(epsilon, order))
         case Gaussian(sigma, count):
             return count * order / (2 * sigma**2)
+        case Concentrated(rho, count):
+            return count * order * rho
 
 
 def rdp_epsilon(events: Sequence[Event], order: float, delta: float) -> float:
@@ -157,11 +173,24 @@ def filter_order(epsilon: float, delta: float) -> float:
     cap is set, summing Rényi divergences is one (Feldman and Zrnic 2021); with the best order in hindsight it
     need not be, and for privacy loss distributions no such proof is known to us.
     """
+    return max(_ORDERS, key=lambda order: _room(epsilon, delta, order))
 
-    def room(order: float) -> float:
-        return (epsilon - math.log1p(-1 / order) + math.log(delta * order) / (order - 1)) / order
 
-    return max(_ORDERS, key=room)
+def concentrated_rho(epsilon: float, delta: float) -> float:
+    """The largest ρ that is (ε, δ)-DP, rounded down; it just fits under a cap of the same ε and δ (`filter_order`)."""
+    rho = _room(epsilon, delta, filter_order(epsilon, delta)) * (1 - 1e-8)
+    _require(rho > 0, "epsilon", "larger for noise at so small a delta")
+    return rho
+
+
+def concentrated_epsilon(rho: float, delta: float) -> float:
+    """The least ε at which a ρ-zCDP mechanism is (ε, δ)-DP, rounded up."""
+    return min(rdp_epsilon([Concentrated(rho)], order, delta) for order in _ORDERS)
+
+
+def _room(epsilon: float, delta: float, order: float) -> float:
+    """The largest ρ whose Rényi divergence at one order gives (ε, δ)."""
+    return (epsilon - math.log1p(-1 / order) + math.log(delta * order) / (order - 1)) / order
 
 
 def _response_rdp(epsilon: float, order: float) -> float:

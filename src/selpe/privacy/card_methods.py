@@ -20,6 +20,9 @@ _LOOKS = {
     "ctcl": "each private row counts for its nearest public topic, and every count gets noise; then a generator is "
     "trained on the rows, with clipped gradients and noise at every step",
     "dpgen": "a generator is trained on the private rows, with clipped gradients and noise at every step",
+    "aim": "each private row counts in one cell of each of a few marginals, which are chosen and counted with noise",
+    "mst": "each private row counts in one cell of each of a few marginals, which are chosen and counted with noise",
+    "prior": "no private row is read: the model writes alone",
     "dpds": "a classifier is trained on the private rows, with clipped gradients and noise at every step",
 }
 # Settings that say how private choices were made. Paths, queries and hosts are left out: they are nobody's business.
@@ -45,8 +48,7 @@ class MethodText:
 
 def method_text(config: RunConfig) -> MethodText:
     """What the card says of this run's method."""
-    read = "and only to vote" if not METHODS[config.method].trains else "to vote and to train the model of this run"
-    where = f"private rows are read in one local process, {read}"
+    where = f"private rows are read in one local process, {_read(config.method)}"
     if is_gaussian(config.method):
         return MethodText(
             "none" if config.method in ("dpgen", "dpds") else "histogram",
@@ -54,6 +56,16 @@ def method_text(config: RunConfig) -> MethodText:
             "exact: all Gaussian noise of the run is one Gaussian mechanism, whose ε is stated at δ; the ε of single "
             "looks do not add up to it",
             "OpenDP draws noise on counts; ε follows from the exact formula for Gaussian noise",
+            where,
+        )
+    if METHODS[config.method].free:
+        return MethodText("none", _LOOKS[config.method], "nothing is spent", "none", "no private row takes part")
+    if config.method in _LOOKS:
+        return MethodText(
+            "none",
+            _LOOKS[config.method],
+            "one measurement: choices and counts together cost what is stated",
+            "OpenDP draws every choice and all noise; each step costs what the measurement's own privacy map states",
             where,
         )
     return MethodText(
@@ -65,11 +77,19 @@ def method_text(config: RunConfig) -> MethodText:
     )
 
 
+def _read(method: str) -> str:
+    """What private rows are read for."""
+    if METHODS[method].trains:
+        return "to vote and to train the model of this run"
+    return "and only to be counted" if METHODS[method].extra == "marginals" else "and only to vote"
+
+
 def settings_of(config: RunConfig) -> dict[str, Any]:
     """The settings that a card tells: common ones, and the method's own."""
     if config.method == "selpe":
         core = ("core",) if config.records > config.core else ()
         return {name: getattr(config, name) for name in (*_COMMON, *core, *_OURS, "seed")}
-    own = getattr(config, config.method).model_dump(mode="json", exclude={"models"})
+    group = getattr(config, config.method, None)
+    own = {} if group is None else group.model_dump(mode="json", exclude={"models"})
     told = {f"{config.method}.{name}": value for name, value in own.items()}
     return {name: getattr(config, name) for name in _COMMON} | told | {"seed": config.seed}

@@ -76,7 +76,7 @@ class CountTable:
         """The place of the row's cell when the table is laid out in one line; None where an axis has no code for it."""
         place = 0
         for axis in self.axes:
-            code = _code(axis.code(row), axis.size)
+            code = code_within(axis.code(row), axis.size)
             if code is None:
                 return None
             place = place * axis.size + code
@@ -148,7 +148,7 @@ def apart(counts: NDArray[np.int64], tables: Sequence[CountTable]) -> dict[str, 
     }  # fmt: skip
 
 
-def _code(given: object, size: int) -> int | None:
+def code_within(given: object, size: int) -> int | None:
     """What a coder gave, as a plain number within its size."""
     if not isinstance(given, int | np.integer):
         return None

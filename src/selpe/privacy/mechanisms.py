@@ -313,6 +313,29 @@ def _laplace_on_integers(scale: float) -> Any:
     return measurements.make_laplace(*space, scale=scale)
 
 
+def choice_scale(loss: float, step: int, *, pure: bool) -> float:
+    """The least scale of a choice by scores that move by `step`, either way, that costs at most `loss`: ε, else ρ."""
+    law: Law = "permute-and-flip" if pure else "exponential"
+    once = float(_measurement(law, float(step), False).map(step))
+    scale = step * (once / loss if pure else math.sqrt(once / loss))
+    while float(_measurement(law, scale, False).map(step)) > loss:
+        scale = math.nextafter(scale, math.inf)
+    return scale
+
+
+def choice(scores: NDArray[np.int64], scale: float, *, pure: bool) -> int:
+    """The index of the largest score, as OpenDP's noisy maximum draws it."""
+    return int(_measurement("permute-and-flip" if pure else "exponential", scale, False)(scores.tolist()))
+
+
+def gaussian_scale(loss: float, moved: float) -> float:
+    """The least σ of discrete Gaussian noise that costs at most ρ = `loss` on numbers that move so far in L2 norm."""
+    scale = moved / math.sqrt(2 * loss)
+    while float(_gaussian_on_integers(scale).map(moved)) > loss:
+        scale = math.nextafter(scale, math.inf)
+    return scale
+
+
 def check_price(epsilon: float, adjacency: str) -> None:
     """Raises unless this is an ε that can be asked for, under one of the two relations."""
     if math.isnan(epsilon) or epsilon < 0 or (0 < epsilon < SMALLEST_EPSILON):

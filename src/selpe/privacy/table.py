@@ -1,17 +1,16 @@
 """The private table: the only object that holds private rows, and the private steps it offers.
 
-It can say how many units it protects, run a selection, answer a histogram query or fill tables of counts with noise,
-and train a model on noisy sums of clipped gradients. It has no way to hand out a row, a distance, a vote or a gradient.
+It can say how many units it protects, run a selection, answer a histogram query, fill tables of counts or measure
+marginals with noise, and train a model on noisy sums of clipped gradients. It has no way to hand out a row, a distance,
+a vote or a gradient.
 Python cannot stop somebody who is determined to look inside a process they control; the boundary keeps honest code
 honest, and a test walks the source to see that it does.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypedDict, final, get_args
 from urllib.parse import urlsplit
 
@@ -28,7 +27,9 @@ from selpe.privacy.learning import Learned, Learner, Training, Watch, check_grid
 from selpe.privacy.ledger.charges import Charge, Receipt
 from selpe.privacy.ledger.fingerprint import Fingerprint, fingerprint
 from selpe.privacy.ledger.key import Key, make_key
-from selpe.privacy.mechanisms import Guarantee, Influence, Mechanism, Selector
+from selpe.privacy.marginal_algorithms import Fit
+from selpe.privacy.marginals import MarginalNoise, MarginalQuery, Marginals, marginal_charge, measure
+from selpe.privacy.mechanisms import Influence, Mechanism, Selector
 from selpe.privacy.noise import (
     CountNoise,
     Noise,
@@ -38,6 +39,7 @@ from selpe.privacy.noise import (
     guarantee_of,
     priced,
 )
+from selpe.privacy.selections import Round, Selection, Tallies, digest_of, draw
 from selpe.privacy.votes import Approval, Coverage, Kernel, PoolKernel, RecordVote, Representation, SetVote
 from selpe.privacy.withholding import sealed
 from selpe.schema import Record, Schema, Value
@@ -64,53 +66,12 @@ class Account(Protocol):
         """Records the result of a paid selection durably."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What a round releases: the winners, by index, and what they cost.
-
-    `winners` maps each class (or '' where there are none) to one candidate per batch. `private` is False for controls
-    and seeded draws. `replayed` says that the result was stored earlier and nothing was drawn or charged now.
-    """
-
-    winners: Mapping[str, tuple[int, ...]]
-    guarantee: Guarantee
-    mechanism: str
-    private: bool
-    replayed: bool = False
-
-    @property
-    def winner(self) -> int:
-        """The one winner of a choice among sets."""
-        ((only,),) = self.winners.values()
-        return only
-
-
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """What is asked of the table, all of it public; `sizes` are batches and options per pool."""
-
-    selection: str
-    vote: str
-    context: str
-    influence: Influence
-    sizes: Mapping[str, tuple[int, int]]
-    remote: str | None
-
-    def digest(self, mechanism: Mechanism) -> str:
-        """A hash by which a stored result is known to belong to this very request."""
-        sizes = repr(sorted(self.sizes.items()))
-        return _digest(self.vote, self.context, repr(mechanism), repr(self.influence), sizes)
-
-
 class _Payer(TypedDict):
     """Who pays, for what and for whom: what every charge says."""
 
     run: str
     selection: str
     unit: str
-
-
-Tallies = Callable[[Selector], Mapping[str, NDArray[np.int64]]]
 
 
 @final
@@ -208,7 +169,7 @@ class PrivateTable:
         def scores(selector: Selector) -> dict[str, NDArray[np.int64]]:
             return self.__record_scores(pools, kernel, vote, batches, selector)
 
-        asked = _Round(selection, repr(vote), context, influence, sizes, kernel.remote)
+        asked = Round(selection, repr(vote), context, influence, sizes, kernel.remote)
         return self.__settle(asked, mechanism, scores)
 
     def choose(self, vote: SetVote, *, mechanism: Mechanism, selection: str, context: str = "") -> Selection:
@@ -222,7 +183,7 @@ class PrivateTable:
             return {"": self.__set_scores(vote, selector)[np.newaxis]}
 
         sizes = {"": (1, vote.options)}
-        asked = _Round(selection, repr(vote), context, Influence(vote.step), sizes, vote.remote)
+        asked = Round(selection, repr(vote), context, Influence(vote.step), sizes, vote.remote)
         return self.__settle(asked, mechanism, scores)
 
     def histogram(self, query: HistogramQuery, *, noise: Noise, selection: str, context: str = "") -> Histogram:
@@ -244,7 +205,7 @@ class PrivateTable:
 
         result, replayed = self.__once(
             charge,
-            _digest(repr(query), context, repr(noise), repr(sorted(sizes.items()))),
+            digest_of(repr(query), context, repr(noise), repr(sorted(sizes.items()))),
             look,
             remote=[query.kernel.remote] if noise.reads_rows else [],
             who="a kernel or encoder",
@@ -272,13 +233,37 @@ class PrivateTable:
 
         result, replayed = self.__once(
             charge,
-            _digest(repr([(table.name, table.shape) for table in tables]), context, repr(noise)),
+            digest_of(repr([(table.name, table.shape) for table in tables]), context, repr(noise)),
             look,
             remote=[axis.remote for table in tables for axis in table.axes] if noise.reads_rows else [],
             who="a coder",
         )
         counts = apart(np.array(result["counts"], dtype=np.int64), tables)
         return Counts(counts, fit.scale, fit.law, fit.guarantee, name, noise.private, replayed)
+
+    def marginals(
+        self, query: MarginalQuery, fit: Fit, *, noise: MarginalNoise, selection: str, context: str = ""
+    ) -> Marginals:  # fmt: skip
+        """Noisy counts of the marginals that AIM or MST chooses among those of some columns: one charge for all of it.
+
+        `fit` makes a model of noisy counts, and sees nothing else. `selection` and `context` are as in `select`: a name
+        within the run, and a hash of the columns' codes.
+        """
+        if type(noise) not in get_args(MarginalNoise):
+            raise PrivacyError("noise on marginals must be PricedMarginalNoise, or SeededMarginalNoise in tests")
+
+        def look() -> dict[str, Any]:
+            rows = self.__batch(noise.below) if noise.reads_rows else []
+            return {"marginals": [one.to_dict() for one in measure(query, rows, noise, fit, key=selection)]}
+
+        result, replayed = self.__once(
+            marginal_charge(query.algorithm, noise, **self.__payer(selection)),
+            digest_of(repr((query.algorithm, query.names, query.shape, query.degree)), context, repr(noise)),
+            look,
+            remote=[axis.remote for axis in query.axes] if noise.reads_rows else [],
+            who="a coder, or a fit to noisy counts,",
+        )
+        return Marginals.released(result["marginals"], query.algorithm, noise, replayed)
 
     def learn(
         self,
@@ -300,7 +285,7 @@ class PrivateTable:
             raise PrivacyError("noise must be GaussianNoise, or SeededNoise in tests")
         check_grid(len(self), noise, asked.clip)
         cost = guarantee_of(noise.sigma, asked.sensitivity, noise.delta, asked.steps)
-        request = _digest(repr(asked), context, repr(noise))
+        request = digest_of(repr(asked), context, repr(noise))
         stored = self.__account.stored(selection)
         if stored is not None:
             _require_same(stored, request, selection)
@@ -318,14 +303,14 @@ class PrivateTable:
         self.__account.store(receipt, {"request": request, "state": state, "steps": done})
         return Learned(state, done, cost, noise.name, noise.private)
 
-    def __settle(self, asked: _Round, mechanism: Mechanism, scores: Tallies) -> Selection:
+    def __settle(self, asked: Round, mechanism: Mechanism, scores: Tallies) -> Selection:
         """The winners of a round, stored or drawn."""
         if type(mechanism) not in get_args(Mechanism):
             raise PrivacyError("a mechanism must be NoisyMax, or SeededMechanism in tests")
         selector = mechanism.calibrate(asked.influence, key=asked.selection)
 
         def look() -> dict[str, Any]:
-            winners = _draw(selector, asked.sizes, scores)
+            winners = draw(selector, asked.sizes, scores)
             return {"winners": {label: list(won) for label, won in winners.items()}}
 
         result, replayed = self.__once(
@@ -462,19 +447,6 @@ class PrivateTable:
 
     def __init_subclass__(cls) -> None:
         raise PrivacyError("a private table cannot be extended")
-
-
-def _draw(selector: Selector, sizes: Mapping[str, tuple[int, int]], scores: Tallies) -> dict[str, tuple[int, ...]]:
-    """One option per pool and batch. Without a look at any row where the selector needs none."""
-    if selector.reads_rows:
-        tallies = scores(selector)
-    else:
-        tallies = {label: np.zeros(shape, dtype=np.int64) for label, shape in sizes.items()}
-    return {label: tuple(selector.draw(batch) for batch in tallies[label]) for label in sizes}
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _require_same(stored: Mapping[str, Any], request: str, selection: str) -> None:

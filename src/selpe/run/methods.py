@@ -171,9 +171,8 @@ def recipe_of(method: str) -> Recipe:
     try:
         recipe: Recipe = import_module(METHODS[method].module).RECIPE
     except ModuleNotFoundError as error:
-        if METHODS[method].trains:
-            raise ConfigError(
-                f"'{method}' trains a model and needs {error.name}", hint="install selpe[train]", where="method"
-            ) from None
+        if extra := METHODS[method].extra:
+            needs = f"{'trains a model and ' if METHODS[method].trains else ''}needs {error.name}"
+            raise ConfigError(f"'{method}' {needs}", hint=f"install selpe[{extra}]", where="method") from None
         raise
     return recipe
