@@ -32,6 +32,8 @@ from selpe.evaluation.attack import attack
 from selpe.evaluation.embedding import Remembering
 from selpe.evaluation.fidelity.neighbourhoods import precision_and_recall
 from selpe.evaluation.utility import utility
+from selpe.experiments.drawing import Panel, Series, line_chart
+from selpe.experiments.results import Mean
 from selpe.experiments.shared import SharedAnswers, slug
 from selpe.experiments.sources import Split, open_source
 from selpe.method.algorithm import Evolution, Evolved, Method
@@ -210,6 +212,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path, default=Path("runs/measuring"))
     parser.add_argument("--out", type=Path, default=Path("runs/measuring/figures.json"))
     parser.add_argument("--table", action="store_true", help="print what there is, and measure nothing")
+    parser.add_argument("--chart", type=Path, help="an SVG file for the gains over rows and over ε")
     options = parser.parse_args()
     if not DATA.exists():
         sys.exit("the real data folder is not beside this checkout")
@@ -221,6 +224,8 @@ def main() -> None:
             for data in options.data:
                 _measure(options, data, seed, models, known)
     print(table_of(known, options.side))
+    if options.chart:
+        options.chart.write_text(chart_of(known, options), encoding="utf-8")
 
 
 def _measure(
@@ -274,6 +279,40 @@ def table_of(known: Mapping[str, Any], side: str) -> str:
     for place in sorted(points, key=lambda k: (k[0], k[1], k[2], int(k[3]), float(k[4]))):
         lines.append(f"| {' | '.join(_row(place, points))} |")
     return "\n".join(lines)
+
+
+def chart_of(known: Mapping[str, Any], options: argparse.Namespace) -> str:
+    """Curves of what private rows add to a table of drafts: over rows at ε = 2, beside real rows, and over ε."""
+    panels = []
+    for data in options.data:
+        keys = [key.split("|") for key in known if key.startswith(f"{options.side}|{data}|")]
+        ticks = tuple(sorted({key[5] for key in keys if key[4:7:2] == ["auto drafts", "2"]}, key=int))
+        ours, real = (
+            [_gain(known, options, data, (way, n, e)) for n in ticks]
+            for way, e in (("auto drafts", "2"), ("real", "inf"))
+        )
+        lines = (
+            Series("SelPE", tuple(ours), "#0072b2", strong=True),
+            Series("as many real rows", tuple(real), "#5b636d", "8 3"),
+        )
+        panels.append(Panel(f"{TITLES.get(data, data)}, ε = 2: gain by private rows", ticks, lines))
+        most = Counter(key[5] for key in keys if key[4] == "auto drafts").most_common(1)[0][0]
+        ticks = tuple(sorted({key[6] for key in keys if key[4:6] == ["auto drafts", most]}, key=float))
+        ours = [_gain(known, options, data, ("auto drafts", most, epsilon)) for epsilon in ticks]
+        alone = (Series("SelPE", tuple(ours), "#0072b2", strong=True),)
+        panels.append(Panel(f"{TITLES.get(data, data)}, {most} rows: gain by ε", ticks, alone))
+    return line_chart(panels, "Points of AUC above ε = 0")
+
+
+def _gain(known: Mapping[str, Any], options: argparse.Namespace, data: str, point: tuple[str, str, str]) -> Mean | None:
+    """What a way adds with so many rows and such an ε to ε = 0 of the same split, as a mean over splits."""
+    gains, (way, rows, epsilon) = [], point
+    for seed in options.seeds:
+        split = f"{options.side}|{data}|{seed}|{options.per_class}|"
+        zero = [found for key, found in known.items() if key.startswith(f"{split}auto|") and key.split("|")[6] == "0"]
+        here = [found for key, found in known.items() if key.startswith(f"{split}{way}|{rows}|{epsilon}|")]
+        gains += [_mean(here, "mean") - _mean(zero, "mean")] if here and zero else []
+    return Mean.of(gains)
 
 
 def _row(key: tuple[str, ...], points: Mapping[tuple[str, ...], Mapping[str, list[dict[str, Any]]]]) -> list[str]:
