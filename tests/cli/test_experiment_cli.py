@@ -82,11 +82,13 @@ def test_selpe_is_drawn_as_often_as_asked_for(draws: str, cells: int) -> None:
     assert told["outlook"]["cells"] == cells
 
 
-def test_compare_runs_every_method_it_can_and_prints_one_table(here: Path) -> None:
+def test_compare_runs_every_method_it_can_and_prints_one_table(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("selpe.baselines.marginals.find_spec", lambda name: None)
     result = selpe("experiment", "compare", *OWN, "--epsilon", "2")
     assert result.code == 0, result.err
     assert re.search(r"desk: \d+ private, \d+ to measure on, 1 split", result.out)
     assert "skipped dpgen: dpgen trains a model and needs torch" in result.out
+    assert "skipped aim: 'aim' needs mbi (Private-PGM): install selpe[marginals]" in result.out
     assert "release nothing of it" in result.out
     header = next(line for line in result.out.splitlines() if line.startswith("method"))
     assert header.split() == " ".join(HEADINGS).split()
@@ -95,7 +97,7 @@ def test_compare_runs_every_method_it_can_and_prints_one_table(here: Path) -> No
     assert "Does it lead?" in result.out
     page = (here / "experiments" / "compare" / "table.md").read_text(encoding="utf-8")
     assert "| SelPE | 2 | 2 | 1 | 0 |" in page
-    assert "[8 of 8]" in result.err
+    assert "[9 of 9]" in result.err
     assert not (here / "ledgers").exists()
 
 

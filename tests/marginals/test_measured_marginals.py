@@ -14,7 +14,7 @@ from scipy import stats
 
 from counting_world import Cut
 from selpe.baselines.graphical import GraphicalModel
-from selpe.privacy.marginal_algorithms import Marginal, exact_counts
+from selpe.privacy.marginal_algorithms import NoisyMarginal, exact_counts
 from selpe.privacy.marginals import MarginalAlgorithm, MarginalQuery, PricedMarginalNoise, measure
 from selpe.schema import Record
 
@@ -32,7 +32,7 @@ def lines(count: int) -> NDArray[np.int64]:
     return found
 
 
-def measured(algorithm: MarginalAlgorithm, noise: PricedMarginalNoise, codes: NDArray[np.int64]) -> list[Marginal]:
+def measured(algorithm: MarginalAlgorithm, noise: PricedMarginalNoise, codes: NDArray[np.int64]) -> list[NoisyMarginal]:
     axes = tuple(Cut(str(i), size, lambda row, i=i: row[str(i)]) for i, size in enumerate(SHAPE))  # type: ignore[misc]
     rows: list[Record] = [{str(i): int(code) for i, code in enumerate(line)} for line in codes]
     return measure(MarginalQuery(algorithm, axes), rows, noise, lambda t: GraphicalModel.fitted(SHAPE, t), key="m")

@@ -28,7 +28,7 @@ from selpe.privacy.marginal_algorithms import (
     GRID,
     Axes,
     Counter,
-    Marginal,
+    NoisyMarginal,
     exact_counts,
     measure_aim,
     measure_mst,
@@ -75,7 +75,7 @@ class Apart:
     """A model of columns that have nothing to do with each other, from their noisy counts alone."""
 
     shape: Sequence[int]
-    tables: Sequence[Marginal]
+    tables: Sequence[NoisyMarginal]
 
     def expected(self, axes: Axes) -> NDArray[np.float64]:
         found = np.ones(1)
@@ -212,8 +212,8 @@ def lines(count: int, shape: Sequence[int] = SHAPE) -> NDArray[np.int64]:
     return found
 
 
-def run(algorithm: MarginalAlgorithm, counter: Counter, loss: float) -> list[Marginal]:
-    def fit(tables: Sequence[Marginal]) -> Apart:
+def run(algorithm: MarginalAlgorithm, counter: Counter, loss: float) -> list[NoisyMarginal]:
+    def fit(tables: Sequence[NoisyMarginal]) -> Apart:
         return Apart(counter.shape, list(tables))
 
     return measure_mst(counter, loss, fit) if algorithm == "mst" else measure_aim(counter, loss, fit, degree=2)
@@ -260,7 +260,7 @@ def test_no_pair_of_neighbours_exceeds_the_claim_on_any_path() -> None:
     shape, epsilon = (2, 2, 2), 2.0
     loss = cost_of(PricedMarginalNoise(epsilon)).loss
     everything = list(itertools.product(range(2), repeat=3))
-    model = Apart(shape, [Marginal((axis,), np.ones(2), 1.0) for axis in range(3)])
+    model = Apart(shape, [NoisyMarginal((axis,), np.ones(2), 1.0) for axis in range(3)])
     pairs = list(itertools.combinations(range(3), 2))
     scale = choice_scale(0.1 * 0.25 * loss, GRID, pure=True)
     worst = 0.0

@@ -15,7 +15,7 @@ import mbi
 import numpy as np
 from numpy.typing import NDArray
 
-from selpe.privacy.marginal_algorithms import Marginal
+from selpe.privacy.marginal_algorithms import NoisyMarginal
 
 SURE = 0.5  # rows: noise smaller than this is none, and a fit that is asked for more precision does not end well
 EXCLUDED = -1e3  # the logarithm of a chance that is none
@@ -30,7 +30,7 @@ class GraphicalModel:
     total: float = 1.0
 
     @classmethod
-    def fitted(cls, shape: Sequence[int], tables: Sequence[Marginal]) -> GraphicalModel:
+    def fitted(cls, shape: Sequence[int], tables: Sequence[NoisyMarginal]) -> GraphicalModel:
         """The model of these marginals; one in which everything is as likely where there are none."""
         names = _names(shape)
         domain = mbi.Domain(names, tuple(shape))

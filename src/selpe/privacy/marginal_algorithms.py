@@ -30,7 +30,7 @@ MOST_MODEL = 4.0  # megabytes that AIM's model may take in the end
 
 
 @dataclass(frozen=True, slots=True)
-class Marginal:
+class NoisyMarginal:
     """Noisy counts over some columns, by their numbers; `deviation` is that of the noise on one count."""
 
     axes: Axes
@@ -52,7 +52,7 @@ class FittedModel(Protocol):
         """What the model would take in memory if it were fitted to this marginal, too."""
 
 
-Fit = Callable[[Sequence[Marginal]], FittedModel]
+Fit = Callable[[Sequence[NoisyMarginal]], FittedModel]
 
 
 class Draws(Protocol):
@@ -75,7 +75,7 @@ class Counter:
     codes: NDArray[np.int64]
     shape: Sequence[int]
     draws: Draws
-    tables: list[Marginal] = field(default_factory=list)
+    tables: list[NoisyMarginal] = field(default_factory=list)
 
     def exact(self, axes: Axes) -> NDArray[np.int64]:
         """How many lines of codes fall into each cell of a marginal, without noise, in one line."""
@@ -84,7 +84,7 @@ class Counter:
     def count(self, axes: Axes, loss: float) -> None:
         """Counts a marginal."""
         noisy, deviation = self.draws.counts(self.exact(axes), loss)
-        self.tables.append(Marginal(axes, noisy.astype(np.float64), deviation))
+        self.tables.append(NoisyMarginal(axes, noisy.astype(np.float64), deviation))
 
     def distance(self, axes: Axes, model: FittedModel) -> int:
         """How far a marginal is from the model, in parts of a row."""
@@ -97,7 +97,7 @@ class Counter:
             self.count((column,), loss / len(self.shape))
 
 
-def measure_mst(counter: Counter, loss: float, fit: Fit) -> list[Marginal]:
+def measure_mst(counter: Counter, loss: float, fit: Fit) -> list[NoisyMarginal]:
     """Every column alone, and pairs that make a spanning tree."""
     columns = len(counter.shape)
     counter.every_column(ALONE * loss)
@@ -117,7 +117,9 @@ def measure_mst(counter: Counter, loss: float, fit: Fit) -> list[Marginal]:
     return counter.tables
 
 
-def measure_aim(counter: Counter, loss: float, fit: Fit, *, degree: int, steps: int | None = None) -> list[Marginal]:
+def measure_aim(
+    counter: Counter, loss: float, fit: Fit, *, degree: int, steps: int | None = None
+) -> list[NoisyMarginal]:
     """Every column alone, and marginals one after another, each where the model so far is worst."""
     weights = workload(len(counter.shape), degree)
     counter.every_column(ALONE * loss)

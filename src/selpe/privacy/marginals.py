@@ -23,7 +23,16 @@ from selpe.errors import ConfigError, PrivacyError
 from selpe.privacy.accounting import Concentrated, Event, concentrated_epsilon, concentrated_rho
 from selpe.privacy.counts import MOST_CELLS, Coder, code_within
 from selpe.privacy.ledger.charges import Charge
-from selpe.privacy.marginal_algorithms import ALONE, CHOICE, Counter, Draws, Fit, Marginal, measure_aim, measure_mst
+from selpe.privacy.marginal_algorithms import (
+    ALONE,
+    CHOICE,
+    Counter,
+    Draws,
+    Fit,
+    NoisyMarginal,
+    measure_aim,
+    measure_mst,
+)
 from selpe.privacy.mechanisms import (
     LARGEST_EPSILON,
     Guarantee,
@@ -82,7 +91,7 @@ class MarginalQuery:
 class Marginals:
     """What a measurement releases, and what it cost; as `Counts` (privacy/counts.py) otherwise."""
 
-    tables: tuple[Marginal, ...]
+    tables: tuple[NoisyMarginal, ...]
     guarantee: Guarantee
     mechanism: str
     private: bool
@@ -94,7 +103,7 @@ class Marginals:
     ) -> Marginals:
         """The marginals as the ledger has kept them, measured with this noise."""
         tables = (
-            Marginal(tuple(one["axes"]), np.array(one["counts"], dtype=np.float64), float(one["deviation"]))
+            NoisyMarginal(tuple(one["axes"]), np.array(one["counts"], dtype=np.float64), float(one["deviation"]))
             for one in kept
         )
         return cls(tuple(tables), cost_of(noise).guarantee, noise.name(algorithm), noise.private, replayed)
@@ -281,7 +290,7 @@ class SeededDraws:
 
 def measure(
     query: MarginalQuery, rows: Iterable[Record], noise: MarginalNoise, fit: Fit, *, key: str
-) -> list[Marginal]:  # fmt: skip
+) -> list[NoisyMarginal]:  # fmt: skip
     """The noisy marginals that AIM or MST chooses among those of these rows; none at ε = 0."""
     if not noise.reads_rows:
         return []

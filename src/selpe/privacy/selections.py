@@ -36,7 +36,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class ChoiceAsked:
     """What is asked of the table, all of it public; `sizes` are batches and options per pool."""
 
     selection: str

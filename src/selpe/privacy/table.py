@@ -39,7 +39,7 @@ from selpe.privacy.noise import (
     guarantee_of,
     priced,
 )
-from selpe.privacy.selections import Round, Selection, Tallies, digest_of, draw
+from selpe.privacy.selections import ChoiceAsked, Selection, Tallies, digest_of, draw
 from selpe.privacy.votes import Approval, Coverage, Kernel, PoolKernel, RecordVote, Representation, SetVote
 from selpe.privacy.withholding import sealed
 from selpe.schema import Record, Schema, Value
@@ -169,7 +169,7 @@ class PrivateTable:
         def scores(selector: Selector) -> dict[str, NDArray[np.int64]]:
             return self.__record_scores(pools, kernel, vote, batches, selector)
 
-        asked = Round(selection, repr(vote), context, influence, sizes, kernel.remote)
+        asked = ChoiceAsked(selection, repr(vote), context, influence, sizes, kernel.remote)
         return self.__settle(asked, mechanism, scores)
 
     def choose(self, vote: SetVote, *, mechanism: Mechanism, selection: str, context: str = "") -> Selection:
@@ -183,7 +183,7 @@ class PrivateTable:
             return {"": self.__set_scores(vote, selector)[np.newaxis]}
 
         sizes = {"": (1, vote.options)}
-        asked = Round(selection, repr(vote), context, Influence(vote.step), sizes, vote.remote)
+        asked = ChoiceAsked(selection, repr(vote), context, Influence(vote.step), sizes, vote.remote)
         return self.__settle(asked, mechanism, scores)
 
     def histogram(self, query: HistogramQuery, *, noise: Noise, selection: str, context: str = "") -> Histogram:
@@ -303,7 +303,7 @@ class PrivateTable:
         self.__account.store(receipt, {"request": request, "state": state, "steps": done})
         return Learned(state, done, cost, noise.name, noise.private)
 
-    def __settle(self, asked: Round, mechanism: Mechanism, scores: Tallies) -> Selection:
+    def __settle(self, asked: ChoiceAsked, mechanism: Mechanism, scores: Tallies) -> Selection:
         """The winners of a round, stored or drawn."""
         if type(mechanism) not in get_args(Mechanism):
             raise PrivacyError("a mechanism must be NoisyMax, or SeededMechanism in tests")
