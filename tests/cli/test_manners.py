@@ -48,7 +48,7 @@ def test_help_starts_without_numpy_pandas_or_the_engines() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("words", [("no-such-command",), ("schema",), ("init",), ("run", "--no-such-flag")])
+@pytest.mark.parametrize("words", [("no-such-command",), ("schema",), ("release",), ("run", "--no-such-flag")])
 def test_a_wrong_call_is_bad_input_and_shows_how_it_is_meant(words: tuple[str, ...]) -> None:
     done = run(*words)
     assert done.returncode == ExitCode.BAD_INPUT
