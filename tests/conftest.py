@@ -75,6 +75,7 @@ def own_places(places_of_the_session: dict[str, str], tmp_path: Path, monkeypatc
 def few_rows_vote(monkeypatch: pytest.MonkeyPatch) -> None:
     """Votes are held however few rows there are: for tests of what a vote does, on tables that are quick to make."""
     monkeypatch.setattr("selpe.privacy.measure_plan.WORTH_A_VOTE", 1.0)
+    monkeypatch.setattr("selpe.privacy.measure_plan.WORTH_A_FIELD", 1.0)
 
 
 @pytest.fixture

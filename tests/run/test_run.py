@@ -130,7 +130,13 @@ def test_a_resumed_run_keeps_its_measurement_and_its_last_vote_when_thresholds_h
     kept = run.manifest["measurement"]
     assert kept["choices"]
     assert "bundle" in run.manifest["prices"]
-    changed = (("LEAST", 10_000.0), ("FEW_PHRASES", 7), ("CODES", ((0.0, 5, 2),)), ("WORTH_A_VOTE", 1e9))
+    changed = (
+        ("LEAST", 10_000.0),
+        ("FEW_PHRASES", 7),
+        ("CODES", ((0.0, 5, 2),)),
+        ("WORTH_A_VOTE", 1e9),
+        ("WORTH_A_FIELD", 1e9),
+    )
     for name, value in changed:
         monkeypatch.setattr(f"selpe.privacy.measure_plan.{name}", value)
     again = Run.open(run.folder)
