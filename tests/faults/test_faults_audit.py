@@ -18,7 +18,7 @@ from in_process import selpe
 from selpe.privacy.ledger import Ledger
 from selpe.privacy.ledger.key import make_key
 from selpe.serve.audit_check import verify_log
-from selpe.serve.audit_log import FOLDER, AuditLog, Line
+from selpe.serve.audit_log import FOLDER, AuditLog, LogLine
 from serve_world import CSV, ONE_STEP, YAML, csv_of, rows
 from small_world import SCHEMA
 
@@ -69,8 +69,8 @@ def started(root: Path, tokens: dict[str, str]) -> Iterator[list[Started]]:
         one.end(signal.SIGKILL)
 
 
-def lines(root: Path) -> list[Line]:
-    found: list[Line] = []
+def lines(root: Path) -> list[LogLine]:
+    found: list[LogLine] = []
     AuditLog(root / FOLDER, make_key()).read(found.append)
     return found
 

@@ -20,7 +20,7 @@ from selpe.errors import AuditError
 from selpe.privacy.ledger.anchor import Anchor, anchors_folder
 from selpe.privacy.ledger.disk import Disk
 from selpe.privacy.ledger.key import Key, make_key
-from selpe.serve.audit_log import AuditLog, Line
+from selpe.serve.audit_log import AuditLog, LogLine
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="rights, fork and signals of POSIX")
 
@@ -41,8 +41,8 @@ def filled(log: AuditLog, count: int = 5) -> bytes:
     return log.path.read_bytes()
 
 
-def lines_of(log: AuditLog) -> list[Line]:
-    found: list[Line] = []
+def lines_of(log: AuditLog) -> list[LogLine]:
+    found: list[LogLine] = []
     AuditLog(log.folder, log.key).read(found.append)
     return found
 

@@ -15,7 +15,7 @@ from selpe.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
     from selpe.serve.audit_check import AuditVerdict
-    from selpe.serve.audit_log import AuditLog, Line
+    from selpe.serve.audit_log import AuditLog, LogLine
     from selpe.serve.clients import ClientRecord
 
 _MARKS = {"ok": "[green]✓[/]", "unchecked": "[yellow]•[/]", "wrong": "[red]✗[/]"}
@@ -125,9 +125,9 @@ def show_log(
     """Shows the audit log: who asked what of which table, what was spent, what was refused. Every line is checked."""
     from collections import deque
 
-    found: deque[Line] = deque(maxlen=last)
+    found: deque[LogLine] = deque(maxlen=last)
 
-    def take(line: Line) -> None:
+    def take(line: LogLine) -> None:
         if table in (None, line.data.get("table")) and client in (None, line.data.get("client")):
             found.append(line)
 

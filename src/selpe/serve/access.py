@@ -23,7 +23,7 @@ Logged = Literal["refusals", "answers", "changes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AddressRule:
     """Who may use an address, any of these roles, and what of its use is logged.
 
     `refusals` alone for what only looks at the state of things; `answers` too for what reads a table or hands something
@@ -38,26 +38,26 @@ _EVERYBODY, _SUBMIT = frozenset(ROLES), frozenset[Role]({"submit"})
 _APPROVE, _READ = frozenset[Role]({"approve"}), frozenset[Role]({"read"})
 RULES = MappingProxyType(
     {
-        "models": Rule(_EVERYBODY),
-        "list_tables": Rule(_EVERYBODY),
-        "show_table": Rule(_EVERYBODY),
-        "show_schema": Rule(_EVERYBODY),
-        "budget": Rule(_EVERYBODY),
-        "list_runs": Rule(_EVERYBODY),
-        "show_run": Rule(_EVERYBODY),
-        "upload_table": Rule(_SUBMIT, "changes"),
-        "upload_schema": Rule(_SUBMIT, "changes"),
-        "delete_table": Rule(_SUBMIT, "changes"),
-        "check": Rule(_SUBMIT, "answers"),
-        "plan": Rule(_SUBMIT, "answers"),
-        "submit": Rule(_SUBMIT, "changes"),
-        "resume": Rule(_SUBMIT, "changes"),
-        "cancel": Rule(_SUBMIT | _APPROVE, "changes"),
-        "approve": Rule(_APPROVE, "changes"),
-        "reject": Rule(_APPROVE, "changes"),
-        "events": Rule(_SUBMIT | _READ),
-        "page": Rule(_SUBMIT | _READ, "answers"),
-        "release": Rule(_READ, "answers"),
+        "models": AddressRule(_EVERYBODY),
+        "list_tables": AddressRule(_EVERYBODY),
+        "show_table": AddressRule(_EVERYBODY),
+        "show_schema": AddressRule(_EVERYBODY),
+        "budget": AddressRule(_EVERYBODY),
+        "list_runs": AddressRule(_EVERYBODY),
+        "show_run": AddressRule(_EVERYBODY),
+        "upload_table": AddressRule(_SUBMIT, "changes"),
+        "upload_schema": AddressRule(_SUBMIT, "changes"),
+        "delete_table": AddressRule(_SUBMIT, "changes"),
+        "check": AddressRule(_SUBMIT, "answers"),
+        "plan": AddressRule(_SUBMIT, "answers"),
+        "submit": AddressRule(_SUBMIT, "changes"),
+        "resume": AddressRule(_SUBMIT, "changes"),
+        "cancel": AddressRule(_SUBMIT | _APPROVE, "changes"),
+        "approve": AddressRule(_APPROVE, "changes"),
+        "reject": AddressRule(_APPROVE, "changes"),
+        "events": AddressRule(_SUBMIT | _READ),
+        "page": AddressRule(_SUBMIT | _READ, "answers"),
+        "release": AddressRule(_READ, "answers"),
     }
 )
 
@@ -104,7 +104,7 @@ def route_class(trail: Trail, names: Names) -> type[APIRoute]:
     return WatchedRoute
 
 
-def _require(rule: Rule, client: Client) -> None:
+def _require(rule: AddressRule, client: Client) -> None:
     if not rule.roles & client.roles:
         wanted = " or ".join(f"'{role}'" for role in ROLES if role in rule.roles)
         raise RefusedError(

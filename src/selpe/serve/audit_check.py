@@ -16,7 +16,7 @@ from selpe.privacy.ledger.charges import spent_by
 from selpe.privacy.ledger.key import find_key
 from selpe.run.verify import Check
 from selpe.run.workspace import WorkFolder, workspaces
-from selpe.serve.audit_log import FOLDER, OPEN, REPAIR, AuditLog, End, Line
+from selpe.serve.audit_log import FOLDER, OPEN, REPAIR, AuditLog, End, LogLine
 from selpe.serve.store import read_json
 from selpe.serve.trail import ANSWERED, APPROVED, ASKED, REFUSED, SPENT, STARTED, SUBMITTED
 
@@ -60,7 +60,7 @@ class _Told:
     first_time: str = ""  # when a log was begun anew
     last_time: str = ""
 
-    def take(self, line: Line, noted: int) -> None:
+    def take(self, line: LogLine, noted: int) -> None:
         """Takes one line in."""
         kept = {SUBMITTED: self.submitted, APPROVED: self.approved, SPENT: self.spent}
         if line.kind in kept:

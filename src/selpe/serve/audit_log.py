@@ -38,7 +38,7 @@ _LONGEST = 2**20  # bytes of a line: ours have some hundred
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """One line of the log, checked."""
 
     seq: int
@@ -75,14 +75,14 @@ class AuditLog:
         """What is noted beside the key of how far the log has come; None where nothing is."""
         return Anchor(self.folder, self.key).read() if self.key else None
 
-    def read(self, each: Callable[[Line], object] = lambda line: None) -> End:
+    def read(self, each: Callable[[LogLine], object] = lambda line: None) -> End:
         """The end of the log, once `each` was told of every whole line. Raises AuditError at the first that is wrong.
 
         It needs no lock: the note is read before the log, which only ever grows.
         """
         return self._read(End(), self.mark, each)
 
-    def append(self, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Line]:
+    def append(self, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> list[LogLine]:
         """The lines of these kinds and contents, once all are on the disk; raises AuditError where they are not.
 
         What is torn at the end was never acknowledged: it is moved aside, and a line says so.
@@ -110,7 +110,7 @@ class AuditLog:
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    def _read(self, end: End, mark: Mark | None, each: Callable[[Line], object]) -> End:
+    def _read(self, end: End, mark: Mark | None, each: Callable[[LogLine], object]) -> End:
         if self.path.exists():
             with self._opened() as file:
                 file.seek(end.size)
@@ -126,7 +126,7 @@ class AuditLog:
             raise self._wrong(f"{mark.seq} lines were written, and the last that is left is line {end.seq}")
         return end
 
-    def _checked(self, raw: bytes, end: End) -> tuple[Line, End]:
+    def _checked(self, raw: bytes, end: End) -> tuple[LogLine, End]:
         seq, where = end.seq + 1, f"line {end.seq + 1} (from byte {end.size})"
         try:
             fields = json.loads(raw)
@@ -137,7 +137,7 @@ class AuditLog:
             raise self._wrong(f"{where} is damaged")
         if fields["v"] != VERSION:
             raise AuditError(f"{where} is of another version of the log", where=str(self.path), hint="update SelPE")
-        line = Line(fields["seq"], fields["time"], fields["kind"], fields["data"], fields["sum"])
+        line = LogLine(fields["seq"], fields["time"], fields["kind"], fields["data"], fields["sum"])
         if line.seq != seq or line.sum != _sum(end.sum, line):
             raise self._wrong(f"{where} does not follow from the one before: lines were changed, moved or taken out")
         opening = line.kind == OPEN
@@ -171,15 +171,15 @@ class AuditLog:
             raise self._unwritable(error) from None
         return [(REPAIR, {"bytes": len(end.torn), "kept": aside.name})]
 
-    def _written(self, end: End, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Line]:
+    def _written(self, end: End, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> list[LogLine]:
         key, made, raw = self._writing_key(end.sealed_by), [], b""
         seq, last, first = end.seq, end.sum, end.first
         for kind, data in entries:
             seq += 1
             plain = json.loads(canonical({**data, "key": key.id} if kind == OPEN else data))
             time = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-            last = _sum(last, Line(seq, time, kind, plain, ""))
-            line = Line(seq, time, kind, plain, last)
+            last = _sum(last, LogLine(seq, time, kind, plain, ""))
+            line = LogLine(seq, time, kind, plain, last)
             made.append(line)
             first = first or last
             fields = {"v": VERSION, "seq": seq, "time": time, "kind": kind, "data": plain, "sum": last}
@@ -245,7 +245,7 @@ def _of_their_kinds(fields: Mapping[str, Any]) -> bool:
     return texts and type(fields["seq"]) is int and isinstance(fields["data"], dict)
 
 
-def _sum(previous: str, line: Line) -> str:
+def _sum(previous: str, line: LogLine) -> str:
     content = canonical({"seq": line.seq, "time": line.time, "kind": line.kind, "data": line.data})
     return hashlib.sha256(f"{previous}\n{content}".encode()).hexdigest()
 

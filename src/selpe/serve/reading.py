@@ -28,7 +28,7 @@ _LINE = 64 * 2**20  # bytes of one answer
 
 
 @dataclass(eq=False, slots=True)
-class _Reading:
+class _QueuedReading:
     """One question that waits for its answer."""
 
     line: str
@@ -43,8 +43,8 @@ class Reader:
 
     def __init__(self, limits: Limits, *, root: str, command: Sequence[str] = COMMAND) -> None:
         self._limits, self._root, self._command = limits, root, tuple(command)
-        self._waiting: list[_Reading] = []
-        self._reading: list[_Reading] = []
+        self._waiting: list[_QueuedReading] = []
+        self._reading: list[_QueuedReading] = []
         self._children: set[asyncio.subprocess.Process] = set()
         self._idle: list[asyncio.subprocess.Process] = []
         self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
@@ -57,7 +57,7 @@ class Reader:
         line = json.dumps({"do": do, **job}, sort_keys=True)
         said = self._known.get(line) if keep else None
         if said is None:
-            said = await self._in_turn(_Reading(line, ASKING.get(), upload))
+            said = await self._in_turn(_QueuedReading(line, ASKING.get(), upload))
             if keep and "error" not in said:  # what is refused now may be right in a minute, as with a ledger restored
                 self._known[line] = said
                 while len(self._known) > _KEPT:
@@ -74,7 +74,7 @@ class Reader:
 
     # -- whose turn it is -----------------------------------------------------------------------------------------
 
-    async def _in_turn(self, one: _Reading) -> dict[str, Any]:
+    async def _in_turn(self, one: _QueuedReading) -> dict[str, Any]:
         if sum(other.client == one.client for other in (*self._waiting, *self._reading)) >= self._limits.readings:
             raise busy("too many checks and plans are waiting")
         while True:
@@ -104,7 +104,7 @@ class Reader:
             self._reading.append(following)
             following.turn.set()
 
-    def _may(self, one: _Reading, kept: Counter[str]) -> bool:
+    def _may(self, one: _QueuedReading, kept: Counter[str]) -> bool:
         return (
             kept[one.client] < max(1, self._limits.readers - 1)
             and not (one.upload and any(other.upload == one.upload for other in self._reading))
@@ -116,7 +116,7 @@ class Reader:
 
     # -- one question ---------------------------------------------------------------------------------------------
 
-    async def _answer(self, one: _Reading) -> dict[str, Any] | None:
+    async def _answer(self, one: _QueuedReading) -> dict[str, Any] | None:
         """What a child answers; None where it was ended because it is slow and too many are."""
         process, seconds = await self._child(), self._limits.reading_seconds
         exchange = asyncio.ensure_future(_exchange(process, one.line))

@@ -101,7 +101,7 @@ class Planned(_Shape):
     verdict: str
 
 
-class Approval(_Shape):
+class ApprovalState(_Shape):
     """Whether a second person has agreed to what a run will spend."""
 
     state: Literal["waiting", "given", "refused"]
@@ -132,7 +132,7 @@ class RunAbout(_Shape):
     error: Problem | None
     budget: float | None = Field(None, description="The budget that it sets if its table has none yet.")
     submitted_by: str | None = Field(None, description="The client; null on a server of one token.")
-    approval: Approval | None = Field(None, description="Null where none is needed.")
+    approval: ApprovalState | None = Field(None, description="Null where none is needed.")
 
 
 class Runs(_Shape):

@@ -18,7 +18,7 @@ from http import HTTPStatus
 from typing import Any
 
 from selpe.errors import SelPEError
-from selpe.serve.audit_log import AuditLog, Line
+from selpe.serve.audit_log import AuditLog, LogLine
 from selpe.serve.clients import Client
 
 log = logging.getLogger("selpe.serve")
@@ -30,7 +30,7 @@ TOKEN = "token"
 
 
 @dataclass(slots=True)
-class _Repeated:
+class _RefusedAgain:
     """A refusal that was written, and how often it has come since."""
 
     until: float
@@ -43,9 +43,9 @@ class Trail:
     def __init__(self, to: AuditLog | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._log, self._clock = to, clock
         self.spent: dict[str, Mapping[str, Any]] = {}  # by run, what was told last
-        self._waiting: list[tuple[tuple[str, Mapping[str, Any]], asyncio.Future[Line]]] = []
+        self._waiting: list[tuple[tuple[str, Mapping[str, Any]], asyncio.Future[LogLine]]] = []
         self._writing: asyncio.Task[None] | None = None
-        self._refused: dict[tuple[tuple[str, Any], ...], _Repeated] = {}
+        self._refused: dict[tuple[tuple[str, Any], ...], _RefusedAgain] = {}
         self._counting = threading.Lock()
 
     @property
@@ -65,11 +65,11 @@ class Trail:
             for line in self._log.append([(kind, data)]):
                 self._learn(line)
 
-    async def note(self, kind: str, **data: Any) -> Line | None:
+    async def note(self, kind: str, **data: Any) -> LogLine | None:
         """One line, on the disk when this returns, beside whatever else waits to be written."""
         if self._log is None:
             return None
-        done: asyncio.Future[Line] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[LogLine] = asyncio.get_running_loop().create_future()
         self._waiting.append(((kind, data), done))
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_waiting(self._log))
@@ -98,7 +98,7 @@ class Trail:
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    def _learn(self, line: Line) -> None:
+    def _learn(self, line: LogLine) -> None:
         if line.kind == SPENT:
             self.spent[str(line.data["run"])] = line.data
 
@@ -121,7 +121,7 @@ class Trail:
             name = tuple(sorted(data.items()))
             known = self._refused.get(name)
             if known is None:
-                self._refused[name] = _Repeated(self._clock() + PERIOD)
+                self._refused[name] = _RefusedAgain(self._clock() + PERIOD)
                 return True
             known.times += 1
             return False
