@@ -12,7 +12,7 @@ import httpx
 
 from selpe.privacy.ledger.disk import Disk
 from selpe.privacy.ledger.key import make_key
-from selpe.serve.audit_log import FOLDER, AuditLog, Line
+from selpe.serve.audit_log import FOLDER, AuditLog, LogLine
 from selpe.serve.clients import Clients, Role
 from selpe.serve.limits import Limits
 from selpe.serve.trail import Trail
@@ -76,8 +76,8 @@ class Team(House):
         """How a run stands."""
         return str(self.by("eve", "GET", f"/v1/runs/{run}").json()["state"])
 
-    def lines(self, *kinds: str) -> list[Line]:
+    def lines(self, *kinds: str) -> list[LogLine]:
         """What the log says, of these kinds or all, as anybody with the key would read it."""
-        found: list[Line] = []
+        found: list[LogLine] = []
         AuditLog(self.root / FOLDER, make_key()).read(found.append)
         return [line for line in found if not kinds or line.kind in kinds]
