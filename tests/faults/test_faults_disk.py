@@ -120,7 +120,7 @@ def strangers(monkeypatch: pytest.MonkeyPatch, worked: None) -> Iterator[Path]:
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.chdir(folder)
     make_project(folder)
-    for name in ("schema.yaml", "desk.csv"):
+    for name in ("selpe.yaml", "schema.yaml", "desk.csv"):
         (folder / name).chmod(0o644)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
