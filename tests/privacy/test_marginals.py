@@ -78,11 +78,11 @@ class Apart:
     tables: Sequence[NoisyMarginal]
 
     def expected(self, axes: Axes) -> NDArray[np.float64]:
-        found = np.ones(1)
+        found, total = np.ones(1), max(1.0, float(self.tables[0].counts.sum()))
         for axis in axes:
             counts = next(np.maximum(one.counts, 0.5) for one in self.tables if one.axes == (axis,))
             found = np.outer(found, counts / counts.sum()).ravel()
-        return found * 10.0
+        return found * total
 
     def megabytes_with(self, axes: Axes) -> float:
         return 0.0
@@ -216,7 +216,9 @@ def run(algorithm: MarginalAlgorithm, counter: Counter, loss: float) -> list[Noi
     def fit(tables: Sequence[NoisyMarginal]) -> Apart:
         return Apart(counter.shape, list(tables))
 
-    return measure_mst(counter, loss, fit) if algorithm == "mst" else measure_aim(counter, loss, fit, degree=2)
+    if algorithm == "mst":
+        return measure_mst(counter, loss, fit)
+    return measure_aim(counter, loss, fit, asked=workload(len(counter.shape), 2))
 
 
 @pytest.mark.parametrize("algorithm", ["mst", "aim"])
@@ -247,7 +249,7 @@ def test_mst_counts_every_column_and_pairs_that_make_a_tree_and_finds_what_goes_
 
 
 def test_aim_counts_first_what_the_model_has_worst_and_learns_in_larger_steps_where_it_learns_nothing() -> None:
-    tables = run("aim", Counter(lines(400), SHAPE, OpenDPDraws(False)), 20.0)
+    tables = run("aim", Counter(lines(400), SHAPE, OpenDPDraws(False)), 2000.0)
     assert tables[4].axes == (0, 2)
     nothing = run("aim", Counter(lines(0), SHAPE, OpenDPDraws(False)), 0.02)
     deviations = [one.deviation for one in nothing[4:]]
@@ -298,6 +300,7 @@ def test_noise_on_counts_has_the_stated_size() -> None:
 def test_weights_say_how_much_a_marginal_has_in_common_with_all_that_are_asked_for() -> None:
     assert workload(3, 2) == {(0,): 2, (1,): 2, (2,): 2, (0, 1): 4, (0, 2): 4, (1, 2): 4}
     assert workload(2, 3) == {(0,): 1, (1,): 1, (0, 1): 2}
+    assert workload(3, 2, target=True) == {(0,): 2, (1,): 1, (2,): 1, (0, 1): 3, (0, 2): 3}
 
 
 # -- the private step ------------------------------------------------------------------------------------------------

@@ -194,7 +194,8 @@ def query_of(plan: MarginalPlan, columns: Columns, settings: MarginalSettings) -
     """What the table is asked for."""
     if plan.algorithm is None:
         raise ConfigError("this plan measures no marginals")
-    return MarginalQuery(plan.algorithm, columns.axes, settings.degree)
+    target = bool(columns.schema.labels) and settings.target
+    return MarginalQuery(plan.algorithm, columns.axes, settings.degree, target)
 
 
 def _settings(config: RunConfig) -> MarginalSettings:

@@ -168,16 +168,29 @@ class MarginalSettings(Group):
         """How many columns a marginal has at most."""
         return 2
 
+    @property
+    def target(self) -> bool:
+        """Whether marginals with the class are asked for, and no others."""
+        return False
+
 
 class AimSettings(MarginalSettings):
     """AIM: marginals chosen one by one, where the model so far is worst."""
 
     columns: int = Field(2, ge=1, le=4, description="The most columns of a marginal.")
+    workload: Literal["class", "all"] = Field(
+        "class", description="Marginals that are asked for: those with the class, where there is one, or all."
+    )
 
     @property
     def degree(self) -> int:
         """How many columns a marginal has at most."""
         return self.columns
+
+    @property
+    def target(self) -> bool:
+        """Whether marginals with the class are asked for, and no others."""
+        return self.workload == "class"
 
 
 class MstSettings(MarginalSettings):

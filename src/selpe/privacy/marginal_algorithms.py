@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -118,10 +118,12 @@ def measure_mst(counter: Counter, loss: float, fit: Fit) -> list[NoisyMarginal]:
 
 
 def measure_aim(
-    counter: Counter, loss: float, fit: Fit, *, degree: int, steps: int | None = None
+    counter: Counter, loss: float, fit: Fit, *, asked: Mapping[Axes, int], steps: int | None = None
 ) -> list[NoisyMarginal]:
-    """Every column alone, and marginals one after another, each where the model so far is worst."""
-    weights = workload(len(counter.shape), degree)
+    """Every column alone, and marginals one after another, each where the model so far is worst.
+
+    `asked` are the marginals to choose from, each with its weight.
+    """
     counter.every_column(ALONE * loss)
     left = (1 - ALONE) * loss
     step = left / (steps or STEPS * len(counter.shape))
@@ -129,12 +131,12 @@ def measure_aim(
     while left > 0:
         step = left if left < 2 * step else step
         room = MOST_MODEL * (1 - (left - step) / loss)
-        able = [axes for axes in weights if model.megabytes_with(axes) <= room]
+        able = [axes for axes in asked if model.megabytes_with(axes) <= room]
         if not able:
             break
         noise = counter.draws.spread((1 - CHOICE) * step)
-        scores = [weights[axes] * _worth(counter, axes, model, noise) for axes in able]
-        step_of_scores = GRID * max(weights[axes] for axes in able)
+        scores = [asked[axes] * _worth(counter, axes, model, noise) for axes in able]
+        step_of_scores = GRID * max(asked[axes] for axes in able)
         axes = able[counter.draws.choose(np.array(scores, dtype=np.int64), step_of_scores, CHOICE * step)]
         counter.count(axes, (1 - CHOICE) * step)
         left = 0.0 if step == left else left - step
@@ -151,9 +153,12 @@ def _worth(counter: Counter, axes: Axes, model: FittedModel, noise: float) -> in
     return counter.distance(axes, model) - round(min(GRID * noise * cells, 1e12))
 
 
-def workload(columns: int, degree: int) -> dict[Axes, int]:
-    """All sets of up to so many columns, and how much each has in common with all sets of just so many."""
-    whole = list(itertools.combinations(range(columns), min(degree, columns)))
+def workload(columns: int, degree: int, *, target: bool = False) -> dict[Axes, int]:
+    """Sets of up to so many columns, and how much each has in common with all that are asked for: sets of just so many.
+
+    With a `target` those alone are asked for that have the first column among them.
+    """
+    whole = [one for one in itertools.combinations(range(columns), min(degree, columns)) if 0 in one or not target]
     parts = {part for one in whole for size in range(1, len(one) + 1) for part in itertools.combinations(one, size)}
     return {part: sum(len({*part} & {*one}) for one in whole) for part in sorted(parts, key=lambda p: (len(p), p))}
 

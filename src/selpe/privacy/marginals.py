@@ -32,6 +32,7 @@ from selpe.privacy.marginal_algorithms import (
     NoisyMarginal,
     measure_aim,
     measure_mst,
+    workload,
 )
 from selpe.privacy.mechanisms import (
     LARGEST_EPSILON,
@@ -58,11 +59,15 @@ _SAFE = 1 - 1e-9  # parts of a price are added up in floating point
 
 @dataclass(frozen=True, slots=True)
 class MarginalQuery:
-    """The columns whose marginals are chosen from, of up to `degree` columns each. The first may be the class."""
+    """The columns whose marginals are chosen from, of up to `degree` columns each.
+
+    With a `target` AIM is asked for the marginals of the first column, the class, with others.
+    """
 
     algorithm: MarginalAlgorithm
     axes: tuple[Coder, ...]
     degree: int = 2
+    target: bool = False
 
     def __post_init__(self) -> None:
         if len({axis.name for axis in self.axes}) < len(self.axes) or len(self.axes) < 2:
@@ -299,7 +304,8 @@ def measure(
     if query.algorithm == "mst":
         return measure_mst(counter, loss, fit)
     steps = None if math.isfinite(noise.epsilon) else 2 * len(query.axes)
-    return measure_aim(counter, loss, fit, degree=query.degree, steps=steps)
+    asked = workload(len(query.axes), query.degree, target=query.target)
+    return measure_aim(counter, loss, fit, asked=asked, steps=steps)
 
 
 def marginal_charge(

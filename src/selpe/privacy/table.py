@@ -258,7 +258,9 @@ class PrivateTable:
 
         result, replayed = self.__once(
             marginal_charge(query.algorithm, noise, **self.__payer(selection)),
-            digest_of(repr((query.algorithm, query.names, query.shape, query.degree)), context, repr(noise)),
+            digest_of(
+                repr((query.algorithm, query.names, query.shape, query.degree, query.target)), context, repr(noise)
+            ),
             look,
             remote=[axis.remote for axis in query.axes] if noise.reads_rows else [],
             who="a coder, or a fit to noisy counts,",
