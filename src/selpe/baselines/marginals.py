@@ -22,7 +22,7 @@ from selpe.baselines.writing import seed_of
 from selpe.config import RunConfig
 from selpe.config.methods import MarginalSettings
 from selpe.errors import ConfigError
-from selpe.events import Finished, Selected, Started
+from selpe.events import Finished, Selected, StageStarted, Started
 from selpe.method.codebooks import BinnedCodes, Codebook, ListedCodes
 from selpe.method.facts import some_value
 from selpe.method.generation import Proposal
@@ -118,6 +118,7 @@ class MarginalTables:
         parts, plan = self.parts, self.plan.at(budget)
         quotas = class_quotas(parts.config.records, schema.labels, parts.config.quotas)
         parts.emit(Started(1, sum(quotas.values()), self.plan.candidates))
+        parts.emit(StageStarted("measure", 0, 0))
         query = query_of(plan, self._columns, self.settings)
         made = table.marginals(
             query,
@@ -175,7 +176,7 @@ class MarginalTables:
                 for i, (label, record) in enumerate(drawn)
             ]
             taken = [output.record for output in found if output.record is not None]
-            for made in write_records(parts, "texts", attempt, proposals, taken=taken):
+            for made in write_records(parts, "measured", attempt + 1, proposals, taken=taken):
                 if made is not None:
                     found.append(RawOutput(made.raw, made.proposal.label, made.record))
                     missing[made.proposal.label or ""] -= 1

@@ -39,7 +39,7 @@ class Prior:
             for i in range(quota)
         ]
         parts.emit(Started(1, len(proposals), len(proposals)))
-        made = [one for one in write_records(parts, "prior", 0, proposals) if one is not None]
+        made = [one for one in write_records(parts, "round", 1, proposals) if one is not None]
         parts.emit(Finished(len(made)))
         return Synthesized(
             records=tuple(one.record for one in made),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from selpe.config.methods import METHODS, is_baseline
+from selpe.config.methods import is_baseline
 from selpe.errors import ConfigError
 from selpe.experiments.arms import ARMS, EVERYTHING, NOTHING, PRIVATE_ROWS, REAL_ROWS, Arm, arm_of
 from selpe.experiments.grid import Cell, Factor, merged
@@ -99,8 +99,6 @@ class Ask:
 
     def epsilons_of(self, arm: Arm) -> Sequence[float]:
         """The ε at which an arm is run: some take long, and a small size runs them at few."""
-        if METHODS[arm.method].free:
-            return (0.0,)
         few = [epsilon for epsilon in self.epsilons if arm.slow and epsilon in self.size.slow_at]
         return few or self.epsilons
 
