@@ -11,7 +11,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from selpe.method.generation import Candidate, Generator, Proposal
+from selpe.method.generation import Candidate, Generator, Notes, Proposal
 from selpe.method.guides import builtin_guides
 from selpe.models.answers import InFront
 from selpe.models.base import Answer, Capabilities, ChatModel
@@ -37,8 +37,8 @@ class Counting(Generator):
 
     broken: tuple[Answer, ...] = ()
 
-    def _candidate(self, proposal: Proposal, context: str, answer: Answer, attempt: int) -> Candidate | str:
-        outcome = super()._candidate(proposal, context, answer, attempt)
+    def _candidate(self, proposal: Proposal, notes: Notes, answer: Answer, attempt: int) -> Candidate | str:
+        outcome = super()._candidate(proposal, notes, answer, attempt)
         if outcome == "rule":
             self.broken += (answer,)
         return outcome

@@ -2,13 +2,14 @@
 
     python benchmarks/whole_run.py [--runs demo triage] [--against ../parent] [--rounds 2]
 
-'demo' is the run of `make demo`; 'plain' is the same without measured tables, so that noise does not decide how much is
-written; 'triage' writes 200 records from real triage data (--data). With --against, another checkout (a git worktree of
-the parent commit, say) takes turns with this one, in processes of its own, and ratios are shown: this one over the
-other. Both are watched from outside, by counting what the model is asked and what it answers, so that the other
-checkout needs no profile. Seconds are those of the best round, tokens those of the last: noise is drawn anew in every
-run, so that they differ a little. On a busy machine, `taskset -c 0` before it makes seconds of all cores comparable:
-threads that wait for each other are counted as busy.
+'demo' is the whole job on the triage example with the demo's settings, which every checkout has; 'plain' is the same
+without measured tables, so that noise does not decide how much is written; 'triage' and 'triage-plain' write 200
+records from real triage data (--data). With --against, another checkout (a git worktree of the parent commit, say)
+takes turns with this one, in processes of its own, and ratios are shown: this one over the other. Both are watched from
+outside, by counting what the model is asked and what it answers, so that the other checkout needs no profile. Seconds
+are those of the best round, tokens those of the last: noise is drawn anew in every run, so they differ a little. On
+a busy machine, `taskset -c 0` before it makes seconds of all cores comparable: threads that wait for each other are
+counted as busy.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ HERE = Path(__file__).resolve().parents[1]
 DATA = HERE / ".." / "shared" / "data"
 Figures = dict[str, float]
 TEN_SECONDS = 10.0
-AS_DEMO = {"records": 64, "epsilon": 2.0, "guide_sample": 3, "multiplicity": 2, "measure": "off"}
+AS_DEMO = {"records": 64, "epsilon": 2.0, "guide_sample": 3, "multiplicity": 2}
 ROWS = (
     ("seconds", "seconds, all in all"), ("opening", "… until the model is open"),
     ("first_record", "… from there to the first record"), ("choosing", "… in which no model is asked"),
@@ -78,10 +79,12 @@ class Onlooker:
         @wraps(generate)
         def counted(*given: Any, **named: Any) -> Iterator[Any]:
             since = time.perf_counter()
-            for answer in generate(*given, **named):
-                self._count(answer)
-                yield answer
-            self.asking += time.perf_counter() - since
+            try:
+                for answer in generate(*given, **named):
+                    self._count(answer)
+                    yield answer
+            finally:  # a run that has what it needs closes the stream
+                self.asking += time.perf_counter() - since
 
         return counted
 
@@ -159,18 +162,17 @@ def scenarios(options: argparse.Namespace, place: Path) -> list[Scenario]:
     """What was asked for."""
     model = ["--llm", options.llm, "--encoder", "hash" if options.llm == "fake" else "minilm"]
     found = []
+    example = HERE / "examples" / "triage" / "selpe.yaml"
+    asked = AS_DEMO | ({"records": options.records} if options.records else {})
+    settings = [part for name, value in asked.items() for part in ("--set", f"{name}={value}")]
+    command = ["run", str(example), "--yes", *model, *settings]
     if "demo" in options.runs:
-        found.append(Scenario("demo", lambda to: ["demo", *model, "--out", str(to / "demo")], "demo/runs"))
+        found.append(Scenario("demo", lambda to: [*command, "--out", str(to / "runs")], "runs"))
     if "plain" in options.runs:
-        example = HERE / "examples" / "triage" / "selpe.yaml"
-        asked = AS_DEMO | ({"records": options.records} if options.records else {})
-        settings = [part for name, value in asked.items() for part in ("--set", f"{name}={value}")]
         found.append(
-            Scenario(
-                "plain", lambda to: ["run", str(example), "--yes", *model, *settings, "--out", str(to / "runs")], "runs"
-            )
+            Scenario("plain", lambda to: [*command, "--set", "measure=off", "--out", str(to / "runs")], "runs")
         )
-    if "triage" in options.runs:
+    if {"triage", "triage-plain"} & set(options.runs):
         source = options.data / "ktas_triage.csv"
         if not source.exists():
             sys.exit(f"{source} is not there; --data names the folder of the real data, --runs demo does without")
@@ -179,7 +181,14 @@ def scenarios(options: argparse.Namespace, place: Path) -> list[Scenario]:
         subprocess.run([sys.executable, "-m", "selpe", *prepare], check=True, env=_environment(HERE, place),
                        stdout=subprocess.DEVNULL)  # fmt: skip
         common = ["run", str(made / "selpe.yaml"), "--yes", *model, "--records", str(options.records or 200)]
-        found.append(Scenario("triage", lambda to: [*common, "--out", str(to / "runs")], "runs"))
+        if "triage" in options.runs:
+            found.append(Scenario("triage", lambda to: [*common, "--out", str(to / "runs")], "runs"))
+        if "triage-plain" in options.runs:
+            found.append(
+                Scenario(
+                    "triage-plain", lambda to: [*common, "--set", "measure=off", "--out", str(to / "runs")], "runs"
+                )
+            )
     return found
 
 
@@ -247,10 +256,12 @@ _TIMES = {"seconds", "opening", "first_record", "choosing", "processor", "first_
 def main() -> None:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", nargs="+", choices=("demo", "plain", "triage"), default=["demo", "triage"])
+    parser.add_argument(
+        "--runs", nargs="+", choices=("demo", "plain", "triage", "triage-plain"), default=["demo", "triage"]
+    )
     parser.add_argument("--against", type=Path, help="another checkout, to take turns with")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--records", type=int, help="of 'triage' (200) and 'plain' (64)")
+    parser.add_argument("--records", type=int, help="of 'triage' (200), and of 'demo' and 'plain' (64)")
     parser.add_argument("--llm", default="smollm2")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of the real data")
     parser.add_argument("--json", type=Path, help="where to write the figures besides")

@@ -172,3 +172,26 @@ def test_a_phrase_that_copies_an_example_never_becomes_a_fact(said: str) -> None
     found = PhraseWriter(model, WITH_LONG).write(topic, 8)
     assert sorted(one.text for one in found) == [f"the screen shows number {number}" for number in (0, 2, 4, 6)]
     assert {request.unlike for request in model.asked} == {(LONG, FEW_WORDS)}
+
+
+def test_a_text_that_is_part_of_another_is_no_form_that_both_share() -> None:
+    topic, *others = SCHEMA.fields
+    fields = (replace(topic, examples=("the line is dead since noon and nobody", "the line is dead")), *others)
+    echoes = EchoCheck(replace(WITH_LONG, fields=fields))
+    assert echoes.texts(()) == (LONG, FEW_WORDS, "the line is dead")
+
+
+def test_notes_with_a_near_copy_are_noticed_before_a_record_is_written_of_them() -> None:
+    assert ECHOES.has_near("topic: the line is dead since yesterday; channel: mail")
+    assert not ECHOES.has_near("topic: the line is slow since noon and somebody calls; channel: mail")
+
+    class Near(Parrot):
+        def _answer(self, request: Request) -> Answer:
+            answer = super()._answer(request)
+            return replace(answer, text="topic: the line is dead since yesterday") if request.stage == "I" else answer
+
+    model = Near("none", times=0)
+    made = Generator(model, WITH_LONG).generate([Proposal(Guide("plain"), 1, label="low")])
+    assert made.effort.retries == {"echo": 2}
+    taken = {request.place.attempt for request in model.asked if request.stage == "II" and request.place}
+    assert min(taken) == 2

@@ -22,11 +22,11 @@ from selpe.method.generation import (
 )
 from selpe.method.guides import Guide, builtin_guides, family_of, user_guides, written_guides
 from selpe.method.phrases import repetitive
-from selpe.method.record_forms import Fact
+from selpe.method.record_forms import Fact, written
 from selpe.models import Answer, Capabilities, Request
-from selpe.models.base import Place
+from selpe.models.base import Finish, Place
 from selpe.models.fake import FakeModel, Faults
-from selpe.schema import Schema, Span
+from selpe.schema import Record, Schema, Span
 from small_world import SCHEMA, UNLABELLED, drawn
 
 DOCUMENT, CHAT = Guide("doc"), Guide("chat", family="chat")
@@ -361,3 +361,101 @@ def test_facts_take_the_place_of_seeded_values() -> None:
         "topic",
         "urgency",
     }
+
+
+WRITTEN: Record = {"topic": "a broken chair", "channel": "phone", "minutes": 44, "waited": 3, "score": 2.5,
+                   "solved": False, "day": "2024-11-12", "urgency": "low"}  # fmt: skip
+
+
+class Noting(Recorder):
+    """Writes these notes, and of `WRITTEN` the lines that it is asked for."""
+
+    def __init__(self, *notes: str, finish: Finish = "stop") -> None:
+        super().__init__()
+        self.notes, self.finish = notes, finish
+
+    def _answer(self, request: Request) -> Answer:
+        answer = super()._answer(request)
+        if request.place is not None and request.stage == "I":
+            return replace(answer, text=self.notes[request.place.attempt % len(self.notes)], finish=self.finish)
+        if request.grammar is None:
+            return answer
+        lines = written(SCHEMA, WRITTEN | {"channel": "visit", "minutes": 60}, "lines").split("\n")
+        asked = [line for line in lines if f'"{line.partition(":")[0]}: "' in request.grammar]
+        return replace(answer, text="\n".join([*asked, ""]), finish="stop")
+
+
+LINES = Guide("lines", form="lines")
+NOTES = "topic: dead line at home; channel: mail; minutes: 30 min; waited: 12; score: 7.5; solved: yes; day: 2024-03-05"
+SAID: Record = {"topic": "dead line at home", "channel": "mail", "minutes": 30, "waited": 12, "score": 7.5,
+                "solved": True, "day": "2024-03-05", "urgency": "low"}  # fmt: skip
+
+
+def test_what_notes_say_in_full_is_taken_over_and_not_written_again() -> None:
+    model, seen = Noting(NOTES), list[Answer]()
+    made = Generator(model, SCHEMA).generate([Proposal(LINES, 1, label="low")], watch=seen.append)
+    (candidate,) = made.candidates
+    assert candidate is not None
+    assert candidate.record == SAID
+    assert candidate.raw == SCHEMA.dumps(SAID)
+    assert [request.stage for request in model.asked] == ["I"]
+    assert [answer.place.stage for answer in seen] == ["I", "II"]  # who counts candidates still sees one
+    assert sum(answer.completion_tokens for answer in seen) == made.effort.completion_tokens
+
+
+@pytest.mark.parametrize(
+    ("notes", "open_fields"),
+    [
+        (NOTES.replace("minutes: 30 min", "minutes: 300 min"), {"minutes"}),
+        (NOTES.replace("minutes: 30 min", "minutes: 1 min"), {"solved"}),  # a rule allows only one of them
+        (NOTES.replace("topic: dead line at home; ", ""), {"topic"}),
+        (NOTES.replace("dead line at home", "on and on and " * 7), {"topic"}),  # in circles
+    ],
+)
+def test_stage_two_writes_what_notes_leave_open(notes: str, open_fields: set[str]) -> None:
+    model = Noting(notes)
+    (candidate,) = Generator(model, SCHEMA).generate([Proposal(LINES, 1, label="low")]).candidates
+    assert candidate is not None
+    assert SCHEMA.check(candidate.record) == []
+    assert {name for name in SCHEMA.names if candidate.record[name] != SAID[name]} <= open_fields | {"minutes"}
+    (asked,) = (request for request in model.asked if request.stage == "II")
+    assert asked.grammar is not None
+    assert {name for name in SCHEMA.names if f'"{name}: "' in asked.grammar} == open_fields | {"urgency"}
+
+
+def test_facts_are_written_whatever_the_notes_say() -> None:
+    model = Noting(NOTES)
+    fact: tuple[tuple[str, Fact], ...] = (("channel", "visit"), ("minutes", Span(60, 90)))
+    (candidate,) = Generator(model, SCHEMA).generate([Proposal(LINES, 1, label="low", facts=fact)]).candidates
+    assert candidate is not None
+    assert candidate.record["channel"] == "visit"
+    assert 60 <= int(str(candidate.record["minutes"])) <= 90
+    assert candidate.record["topic"] == SAID["topic"]
+
+
+def test_the_last_value_of_notes_that_were_cut_short_is_written() -> None:
+    model = Noting(NOTES, finish="length")
+    Generator(model, SCHEMA).generate([Proposal(LINES, 1, label="low")])
+    (asked,) = (request for request in model.asked if request.stage == "II")
+    assert asked.grammar is not None
+    assert '"day: "' in asked.grammar
+    assert '"score: "' not in asked.grammar
+
+
+def test_notes_that_say_all_of_a_record_there_is_are_followed_by_other_notes() -> None:
+    other = NOTES.replace("minutes: 30", "minutes: 31")
+    model = Noting(NOTES, other)
+    made = Generator(model, SCHEMA).generate([Proposal(LINES, 1, label="low")], taken=[SAID])
+    (candidate,) = made.candidates
+    assert candidate is not None
+    assert candidate.record == {**SAID, "minutes": 31}
+    assert made.effort.retries == {"duplicate": 1}
+
+
+@pytest.mark.parametrize("guide", [DOCUMENT, CHAT])
+def test_a_json_object_is_written_whole(guide: Guide) -> None:
+    model = Noting(NOTES)
+    Generator(model, SCHEMA).generate([Proposal(guide, 1, label="low")])
+    (asked,) = (request for request in model.asked if request.stage == "II")
+    assert asked.json_schema is not None
+    assert set(asked.json_schema["properties"]) == set(SCHEMA.names)

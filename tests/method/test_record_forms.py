@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
 from selpe.method.guides import Form
-from selpe.method.record_forms import Fact, _up_to, agrees, constraint, line_grammar, parse, written
+from selpe.method.record_forms import Fact, _up_to, agrees, constraint, line_grammar, parse, stated, written
 from selpe.schema import Record, Schema, Span
 from small_world import SCHEMA, drawn
 
@@ -22,7 +22,7 @@ def test_the_last_line_ends_in_a_line_break_as_every_other() -> None:
     schema = Schema.from_yaml(
         "name: note\nfields:\n  day: {kind: integer, min: 1, max: 31}\n  said: {kind: text, max_length: 9}\n"
     )
-    assert line_grammar(schema, {}).splitlines()[0].rstrip().endswith('"\\n"')
+    assert line_grammar(schema.fields, {}).splitlines()[0].rstrip().endswith('"\\n"')
     assert parse(schema, "day: 3\nsaid: none\n", "lines") == {"day": 3, "said": "none"}
 
 
@@ -44,7 +44,7 @@ def letters() -> LLTokenizer:
 
 
 def takes(schema: Schema, text: str) -> bool:
-    matcher = LLMatcher(letters(), line_grammar(schema, {}))
+    matcher = LLMatcher(letters(), line_grammar(schema.fields, {}))
     return matcher.consume_tokens(list(text.encode())) and matcher.is_accepting()
 
 
@@ -93,7 +93,7 @@ def test_a_written_record_reads_back_as_itself(form: str) -> None:
 
 def test_the_line_grammar_is_one_that_llguidance_takes() -> None:
     for fixed in ({}, {"urgency": "low", "channel": "mail"}, {"solved": True}):
-        assert LLMatcher.validate_grammar(line_grammar(SCHEMA, fixed)) == ""
+        assert LLMatcher.validate_grammar(line_grammar(SCHEMA.fields, fixed)) == ""
 
 
 @pytest.mark.parametrize("path", ["triage", "credit", "anliegen", "maintenance"])
@@ -102,7 +102,7 @@ def test_the_shipped_examples_have_line_grammars(path: str) -> None:
 
     schema = Schema.load(Path(__file__).resolve().parents[2] / "examples" / path / "schema.yaml")
     fixed = {schema.label: schema.labels[0]} if schema.label else {}
-    assert LLMatcher.validate_grammar(line_grammar(schema, fixed)) == ""
+    assert LLMatcher.validate_grammar(line_grammar(schema.fields, fixed)) == ""
 
 
 def test_json_is_constrained_by_schema_and_lines_by_grammar() -> None:
@@ -216,3 +216,47 @@ def test_white_space_in_a_phrase_is_no_difference() -> None:
     topic = SCHEMA.field("topic")
     assert agrees(topic, "lost key", "lost  key")
     assert not agrees(topic, "lost keys", "lost key")
+
+
+# -- notes -------------------------------------------------------------------------------------------------------------
+
+
+def test_notes_state_what_they_were_made_of() -> None:
+    for record in drawn(40):
+        assert stated(SCHEMA, SCHEMA.linearise(record), whole=True) == record
+
+
+@pytest.mark.parametrize(
+    ("notes", "found"),
+    [
+        ("topic: lost key; minutes: 30 min; waited: unknown", {"topic": "lost key", "minutes": 30, "waited": None}),
+        ("Somebody asks about a lost password and waits for 30 min.", {}),
+        ("minutes: 91 min; score: 7.25; channel: pigeon; solved: maybe; day: 2024-02-30; waited: soon", {}),
+        ("minutes: 30; solved: yes; day: 2024-02-29", {"minutes": 30, "solved": True, "day": "2024-02-29"}),
+        ("topic: two things; first the door; minutes: 30 min", {"topic": "two things; first the door", "minutes": 30}),
+        ("topic: lost; caller: a man; minutes: 30 min", {"minutes": 30}),  # a field that is none
+        ("minutes: 30 min; minutes: 40 min", {}),
+        ("topic: ; minutes: unknown", {}),  # a text that must be there, a number that must be there
+        ("the minutes: 30 min", {}),
+    ],
+)  # fmt: skip
+def test_notes_state_valid_values_behind_titles_and_nothing_else(notes: str, found: Record) -> None:
+    assert stated(SCHEMA, notes, whole=True) == found
+
+
+def test_the_last_value_of_notes_that_were_cut_short_is_left_open() -> None:
+    assert stated(SCHEMA, "minutes: 30 min; topic: lost pass", whole=False) == {"minutes": 30}
+    assert stated(SCHEMA, "minutes: 3", whole=False) == {}
+
+
+def test_lines_can_leave_fields_out() -> None:
+    record = drawn(1)[0]
+    lines = written(SCHEMA, record, "lines").split("\n")
+    left = [line for line in lines if not line.startswith(("topic: ", "day: "))]
+    text = "\n".join([*left, ""])
+    limits = constraint(SCHEMA, {"urgency": record["urgency"]}, "lines", without=("topic", "day"))
+    assert accepted(limits, text)
+    assert not accepted(limits, "\n".join([*lines, ""]))
+    assert parse(SCHEMA, text, "lines", without=("topic", "day")) == {
+        name: value for name, value in record.items() if name not in ("topic", "day")
+    }

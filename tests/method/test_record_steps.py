@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from selpe.method.generation import Generation, Generator, Proposal
 from selpe.method.guides import Guide
 from selpe.method.record_forms import agrees, layout, parse, progress, written
-from selpe.method.record_steps import RecordSteps, limits
+from selpe.method.record_steps import RecordSteps, consistent, limits
 from selpe.models.answers import key_of_content
 from selpe.models.base import Answer, Capabilities, Request
 from selpe.models.engine.grammar import GrammarGuide, Grammars
@@ -163,7 +163,7 @@ def test_the_beginning_of_a_record_is_read_as_far_as_it_is_whole(form: Literal["
     for end in range(len(text)):
         read, places = progress(schema, text[:end], form)
         assert record.items() >= read.items()
-        heads = layout(schema, form)[: len(places)]
+        heads = layout(schema.fields, form)[: len(places)]
         assert all(text[:place].endswith(head) for place, head in zip(places.values(), heads, strict=True))
 
 
@@ -246,3 +246,37 @@ def test_seeded_values_never_contradict_the_class() -> None:
         made = Generator(FakeModel(), schema).generate([Proposal(guide, seed, "A")])
         assert made.candidates[0] is not None
         assert made.effort.retries["rule"] == 0
+
+
+@settings(max_examples=60)
+@given(worlds(RULES, most=2), st.randoms(use_true_random=False))
+def test_with_what_notes_settle_the_rest_obeys_the_rules_too(world: SmallWorld, chance: random.Random) -> None:
+    narrowing, schema = Narrowing(world.schema), world.schema
+    for record in chance.sample(world.records, min(3, len(world.records))):
+        settled = {name: record[name] for name in chance.sample(schema.names, k=len(schema.names) // 2)}
+        assert consistent(narrowing, {}, settled) == settled
+        steps = pickle.loads(pickle.dumps(RecordSteps(narrowing, {}, "lines", settled)))
+        lines = written(schema, record, "lines").split("\n")
+        assert takes(steps, "".join(f"{line}\n" for line in lines if line.partition(":")[0] not in settled))
+        rest = parse(schema, random_text(steps, chance), "lines", without=settled)
+        if rest is not None and "note" not in schema.names:  # a text can end where a rule is broken
+            assert rest.keys().isdisjoint(settled)
+            assert schema.check({name: (settled | rest)[name] for name in schema.names}) == []
+
+
+def test_values_that_contradict_each_other_or_a_fact_are_not_all_settled() -> None:
+    narrowing = Narrowing(vitals("dbp < sbp", "age > 20"))
+    assert consistent(narrowing, {}, {"sbp": 90, "dbp": 100, "age": 30}) == {"sbp": 90, "age": 30}
+    assert consistent(narrowing, {}, {"sbp": 90, "age": 12}) == {"sbp": 90}
+    assert consistent(narrowing, {"dbp": 80}, {"sbp": 70}) == {}
+    assert consistent(narrowing, {"dbp": Span(60, 99)}, {"sbp": 60}) == {}
+    assert consistent(narrowing, {"dbp": Span(60, 99)}, {"sbp": 70, "note": "fine"}) == {"sbp": 70, "note": "fine"}
+
+
+def test_where_something_is_settled_each_field_has_a_grammar_that_other_records_need_too() -> None:
+    narrowing = Narrowing(vitals())
+    one = RecordSteps(narrowing, {}, "lines", {"sbp": 100})
+    other = RecordSteps(narrowing, {}, "lines", {"sbp": 120, "dbp": 70})
+    assert one.needed
+    assert other.needed
+    assert one.after("note: abc\ndbp: 70\nage:") == other.after("note: abc\nage:")

@@ -181,7 +181,7 @@ def _grammar(data: bytes) -> None:
         if len(schema.fields) < 20:
             Lark(strict_grammar(schema), parser="lalr", lexer="contextual")
             Lark(rough_grammar(schema), parser="lalr", lexer="contextual")
-            line_grammar(schema, {})
+            line_grammar(schema.fields, {})
 
     _answered(act)
 

@@ -17,12 +17,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from functools import cached_property, lru_cache
 
-from selpe.models.base import COPIED_WORDS, WHOLE_WORDS, WORD
+from selpe.models.base import COPIED_WORDS, NEAR_RUNS, WHOLE_WORDS, WORD
 from selpe.schema import Record, Schema, TextField
 
 # Letters from which on a whole text counts whatever its words: a script without spaces has long texts of few words.
 LONG_TEXT = 30
-NEAR_RUNS = 3  # runs of three words from which on a text can be a near copy: five words
 
 
 class EchoCheck:
@@ -56,6 +55,10 @@ class EchoCheck:
         own = (str(record[name]) for name in self._names if name not in given and record.get(name) is not None)
         return any(self._nearly(text) for text in own)
 
+    def has_near(self, notes: str) -> bool:
+        """Whether a part of notes is a near copy of an example's text."""
+        return any(self._nearly(part.rpartition(": ")[2]) for part in notes.split(";"))
+
     def _nearly(self, text: str) -> bool:
         own = _triples(_words(text)) - self._form_triples
         return len(own) >= NEAR_RUNS and any(2 * len(own & known) > len(own) for known in self._triples_of_examples)
@@ -70,7 +73,9 @@ class EchoCheck:
 
     @cached_property
     def _texts_of_examples(self) -> list[str]:
-        return [text for text in self._public_texts if len(_words(text)) >= WHOLE_WORDS]
+        texts = [text for text in self._public_texts if len(_words(text)) >= WHOLE_WORDS]
+        # What stands in another text as well is not shared by two: it would pass for a form.
+        return [text for text in texts if not runs(text) or not any(runs(text) < runs(other) for other in texts)]
 
     @cached_property
     def _public_texts(self) -> tuple[str, ...]:

@@ -23,10 +23,10 @@ from selpe.method.effort import Effort
 from selpe.method.guides import Form
 from selpe.method.phrases import PhraseWriter, repetitive
 from selpe.method.prompting import PromptWriter, Proposal
-from selpe.method.record_forms import Fact, agrees, parse
-from selpe.method.record_steps import kept, limits
+from selpe.method.record_forms import Fact, agrees, parse, stated
+from selpe.method.record_steps import consistent, kept, limits
 from selpe.models.base import Answer, ChatModel, Place, Request
-from selpe.schema import BooleanField, CategoryField, Record, Schema, TextField
+from selpe.schema import BooleanField, CategoryField, Record, Schema, Span, TextField
 from selpe.schema.narrowing import Narrowing
 
 AHEAD = 2  # proposals that begin before all others
@@ -169,10 +169,13 @@ class Generator:
                 break
             if watch is not None:
                 watch(answer)
+                writing.show(watch)
             if writing.under_way and not waiting and not answer.replayed and attempts.settled(writing.begun):
                 break  # what is still being written are spares that nobody needs
         if lost.hopeless is not None:
             raise lost.hopeless
+        if watch is not None:
+            writing.show(watch)
         attempts.abandon(writing.begun)
 
     def _after(self, writing: _Writing, answer: Answer) -> Request | list[Turn]:
@@ -181,15 +184,24 @@ class Generator:
         turn, proposal = (number, attempt), writing.proposals[number]
         outcome: Candidate | str
         if stage == "I" and answer.finish in ("stop", "length"):
-            context = writing.contexts[turn] = " ".join(answer.text.split())
+            context = " ".join(answer.text.split())
             if not writing.attempts.wanted(turn):
                 writing.attempts.drop(turn)
                 return []
-            if not self._echoes.repeats(context, self._unlike(proposal)):
-                return self._stage_two(proposal, context, number, attempt)
-            outcome = "echo"
+            near = attempt < NEAR_TRIES and self._echoes.has_near(context)
+            if not near and not self._echoes.repeats(context, self._unlike(proposal)):
+                notes = writing.notes[turn] = self._notes(proposal, context, attempt, whole=answer.finish == "stop")
+                request = self._stage_two(proposal, notes, number, attempt)
+                if not notes.all_said:
+                    return request
+                # The notes say all that is to be written.
+                answer = Answer(request, "", "stop")
+                writing.unwritten.append(answer)
+                outcome = self._candidate(proposal, notes, answer, attempt)
+            else:
+                outcome = "echo"
         else:
-            outcome = self._candidate(proposal, writing.contexts.get(turn, ""), answer, attempt)
+            outcome = self._candidate(proposal, writing.notes.get(turn, NO_NOTES), answer, attempt)
             if outcome == "rule":
                 writing.beginnings[turn] = kept(answer)
         if outcome == "unanswered":
@@ -201,32 +213,45 @@ class Generator:
 
     def _attempt(self, writing: _Writing, turn: Turn) -> Request:
         """What an attempt begins with, after others or ahead of its turn."""
-        (number, attempt), before = turn, writing.contexts.get((turn[0], turn[1] - 1))
+        (number, attempt), before = turn, writing.notes.get((turn[0], turn[1] - 1))
         proposal = writing.proposals[number]
-        if before is None or self._stages == 1 or writing.attempts.anew(turn):
+        if before is None or before.all_said or self._stages == 1 or writing.attempts.anew(turn):
             return self._opening_request(proposal, number, attempt)
         # First another record of the same context: most failures are a slip of stage II, and this is cheaper.
         # What breaks a rule keeps its beginning as far as it can still be valid.
-        writing.contexts[turn] = before
+        writing.notes[turn] = before
         return self._stage_two(proposal, before, number, attempt, writing.beginnings.get((number, attempt - 1), ""))
 
-    def _candidate(self, proposal: Proposal, context: str, answer: Answer, attempt: int) -> Candidate | str:
+    def _notes(self, proposal: Proposal, text: str, attempt: int, *, whole: bool) -> Notes:
+        """What stage I wrote, and what of the record it settles: valid values that contradict nothing and copy nothing.
+
+        Stage II would write them once more. Only lines can leave fields out; a JSON object is written whole.
+        """
+        if proposal.guide.form != "lines" or not self._constrained:
+            return Notes(text)
+        fixed, unlike = self._fixed(proposal, attempt), self._unlike(proposal)
+        said = stated(self._schema, text, whole=whole)
+        values = {name: value for name, value in said.items() if name not in fixed}
+        for name in self._texts:
+            value = values.get(name)
+            if isinstance(value, str) and (repetitive(value) or self._echoes.copies(value, unlike)):
+                del values[name]
+        settled = consistent(self._narrowing, fixed, values)
+        given = {name for name, fact in fixed.items() if not isinstance(fact, Span)}
+        return Notes(text, settled, all_said=settled.keys() | given >= set(self._schema.names))
+
+    def _candidate(self, proposal: Proposal, notes: Notes, answer: Answer, attempt: int) -> Candidate | str:
         """The candidate that an answer holds, or the reason why it holds none."""
         if answer.finish == "cancelled":
             return "unanswered"
         if answer.finish == "error":
             return "model error"
         text = answer.request.begun + answer.text
-        record = parse(self._schema, text, proposal.guide.form)
+        record = self._record(proposal, notes, text, attempt)
         if record is None:
             if answer.finish == "length":
                 return "truncated"
             return "not a record" if answer.request.steps is None else "rule"  # steps end where a rule is broken
-        record = (
-            {name: record.get(name) for name in self._schema.names}
-            if not set(record) - set(self._schema.names)
-            else record
-        )
         if violations := self._schema.check(record):
             return "rule" if all(violation.level == "rule" for violation in violations) else "invalid"
         if proposal.label is not None and self._schema.label_of(record) != proposal.label:
@@ -241,7 +266,18 @@ class Generator:
         if attempt < NEAR_TRIES and self._echoes.is_near(record, given):
             return "echo"
         raw = text if proposal.guide.form == "json" else self._schema.dumps(record)
-        return Candidate(record, raw, proposal, context, attempt + 1)
+        return Candidate(record, raw, proposal, notes.text, attempt + 1)
+
+    def _record(self, proposal: Proposal, notes: Notes, text: str, attempt: int) -> Record | None:
+        """The record that notes and text hold together."""
+        if notes.all_said:
+            fixed = self._fixed(proposal, attempt)
+            record: Record | None = {name: fact for name, fact in fixed.items() if not isinstance(fact, Span)}
+        else:
+            record = parse(self._schema, text, proposal.guide.form, notes.settled)
+        if record is None or set(record) - set(self._schema.names):
+            return record
+        return {name: notes.settled.get(name, record.get(name)) for name in self._schema.names}
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -260,29 +296,31 @@ class Generator:
             place=Place("I", number, attempt),
         )  # fmt: skip
 
-    def _stage_two(self, proposal: Proposal, context: str, number: int, attempt: int, begun: str = "") -> Request:
-        """Stage II: the record that realises t under the schema, or the rest of one that has `begun`."""
-        return self._record_request(proposal, context, number, attempt, self._record_temperature, begun=begun)
+    def _stage_two(self, proposal: Proposal, notes: Notes, number: int, attempt: int, begun: str = "") -> Request:
+        """Stage II: what t leaves open of the record under the schema, or the rest of one that has `begun`."""
+        return self._record_request(proposal, notes, number, attempt, self._record_temperature, begun=begun)
 
     def _record_at_once(self, proposal: Proposal, number: int, attempt: int) -> Request:
         """The record at once, without a context."""
-        return self._record_request(proposal, "", number, attempt, self._temperature)
+        return self._record_request(proposal, NO_NOTES, number, attempt, self._temperature)
 
     def _record_request(
-        self, proposal: Proposal, context: str, number: int, attempt: int, temperature: float, *, begun: str = ""
+        self, proposal: Proposal, notes: Notes, number: int, attempt: int, temperature: float, *, begun: str = ""
     ) -> Request:
         fixed = self._fixed(proposal, attempt)
-        bounds = self._limits(fixed, proposal.guide.form) if self._constrained else {}
+        bounds = self._limits(fixed, proposal.guide.form, notes) if self._constrained and not notes.all_said else {}
         staged = self._stages == 2
-        said = self._prompts.record(proposal, fixed, context) if staged else self._prompts.opening(proposal, fixed)
+        said = self._prompts.record(proposal, fixed, notes.text) if staged else self._prompts.opening(proposal, fixed)
         return self._request(
             proposal, said, _seed(proposal.seed, attempt, 2),
             max_tokens=self._record_tokens, temperature=temperature * proposal.guide.heat,
-            place=Place("II", number, attempt), begun=begun, own=context, **bounds,
+            place=Place("II", number, attempt), begun=begun, own=notes.text, **bounds,
         )  # fmt: skip
 
-    def _limits(self, fixed: dict[str, Fact], form: Form) -> Mapping[str, Any]:
+    def _limits(self, fixed: dict[str, Fact], form: Form, notes: Notes) -> Mapping[str, Any]:
         """The constraint of a record request, made once for the same fixed values."""
+        if notes.settled:
+            return limits(self._narrowing, fixed, form, self._model.capabilities(), notes.settled)
         asked = (form, tuple(fixed.items()))
         if asked not in self._constraints:
             if len(self._constraints) >= _MOST_KEPT:
@@ -345,6 +383,18 @@ class Generator:
         return record_tokens(self._schema)
 
 
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What stage I wrote, and the values that it settles; `all_said` if stage II has nothing to write."""
+
+    text: str = ""
+    settled: Record = field(default_factory=dict)
+    all_said: bool = False
+
+
+NO_NOTES = Notes()
+
+
 @dataclass(slots=True)
 class _Writing:
     """What is known of a generation while it is under way."""
@@ -352,7 +402,8 @@ class _Writing:
     proposals: Sequence[Proposal]
     attempts: Attempts
     effort: Effort = field(default_factory=Effort)
-    contexts: dict[Turn, str] = field(default_factory=dict)
+    notes: dict[Turn, Notes] = field(default_factory=dict)
+    unwritten: list[Answer] = field(default_factory=list)  # of stage II, where the notes said all
     beginnings: dict[Turn, str] = field(default_factory=dict)  # of records that broke a rule later on
     begun: list[int] = field(default_factory=list)
     under_way: int = 0  # requests without an answer
@@ -360,6 +411,11 @@ class _Writing:
 
     def __post_init__(self) -> None:
         self.lost = _LostAnswers(dict.fromkeys(range(len(self.proposals)), self.attempts.most))
+
+    def show(self, watch: Watcher) -> None:
+        """Shows whoever counts records those that nobody had to write."""
+        while self.unwritten:
+            watch(self.unwritten.pop(0))
 
     def generation(self) -> Generation:
         """What came of it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from math import ceil
@@ -16,11 +16,24 @@ from typing import Any, TypeAlias
 
 from selpe.method.guides import Form
 from selpe.models.base import JSON_STYLE
-from selpe.schema import BooleanField, Field, IntegerField, NumberField, Record, Schema, Span, TextField, Value
+from selpe.schema import (
+    BooleanField,
+    CategoryField,
+    Field,
+    IntegerField,
+    NumberField,
+    Record,
+    Schema,
+    Span,
+    TextField,
+    Value,
+)
 from selpe.schema.fields import plain
 from selpe.schema.narrowing import Domain
 
 EMPTY = "-"
+MISSING = "unknown"  # in notes, as `Field.text_of` writes it
+_ANOTHER_FIELD = re.compile(r"; [^;:]{1,40}: ")
 _DECODER = json.JSONDecoder()
 Fact: TypeAlias = Value | Span  # what a record is to have in a field: a value, or one of a span
 _GROUPED = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]+)?")
@@ -33,16 +46,16 @@ def written(schema: Schema, record: Mapping[str, Value], form: Form) -> str:
     return "\n".join(f"{field.name}: {_line_value(field, record.get(field.name))}" for field in schema.fields)
 
 
-def constraint(schema: Schema, fixed: Mapping[str, Fact], form: Form) -> dict[str, Any]:
+def constraint(schema: Schema, fixed: Mapping[str, Fact], form: Form, without: Collection[str] = ()) -> dict[str, Any]:
     """What a request must carry so that the answer is a record in this form: a JSON Schema or a grammar.
 
-    A field in `fixed` has that value, or a value of that span.
+    A field in `fixed` has that value, or a value of that span. Lines can leave fields out.
     """
     narrowed = schema.within({name: fact for name, fact in fixed.items() if isinstance(fact, Span)})
     values = {name: fact for name, fact in fixed.items() if not isinstance(fact, Span)}
     if form == "json":
         return {"json_schema": narrowed.to_json_schema(values)}
-    return {"grammar": line_grammar(narrowed, values)}
+    return {"grammar": line_grammar(fields_of(narrowed, without), values)}
 
 
 def agrees(field: Field, value: Value, fact: Fact) -> bool:
@@ -54,10 +67,15 @@ def agrees(field: Field, value: Value, fact: Fact) -> bool:
     return value == fact
 
 
-def parse(schema: Schema, text: str, form: Form) -> Record | None:
+def fields_of(schema: Schema, without: Collection[str] = ()) -> tuple[Field, ...]:
+    """The fields that are written, in schema order."""
+    return tuple(field for field in schema.fields if field.name not in without)
+
+
+def parse(schema: Schema, text: str, form: Form, without: Collection[str] = ()) -> Record | None:
     """The record that a text holds, or None where it is not of the form. Validity is checked elsewhere."""
     if form == "lines":
-        return _parse_lines(schema, text)
+        return _parse_lines(schema, text, fields_of(schema, without))
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -67,24 +85,59 @@ def parse(schema: Schema, text: str, form: Form) -> Record | None:
     return {str(name): _plain(value) for name, value in content.items()}
 
 
-def layout(schema: Schema, form: Form) -> tuple[str, ...]:
+def stated(schema: Schema, notes: str, *, whole: bool) -> Record:
+    """The values that notes state as prompts state them: a valid value behind the field's title.
+
+    Left out are what is no value of the field, a text that goes on into something like a further field, and the last
+    value of notes that are not `whole`.
+    """
+    heads = []
+    for field in schema.fields:
+        head = f"{field.title}: "
+        place = 0 if notes.startswith(head) else notes.find(f"; {head}") + 2
+        if place != 1:
+            heads.append((place, place + len(head), field))
+    heads.sort(key=lambda one: one[:2])
+    ends = [place - 2 for place, _, _ in heads[1:]] + [len(notes) if whole else 0]
+    found: Record = {}
+    for (_, start, field), end in zip(heads, ends, strict=False):
+        if start < end:
+            text = notes[start:end].strip(" ;")
+            value = _from_notes(field, text)
+            if value is None and field.optional and text in (EMPTY, MISSING):
+                found[field.name] = None
+            elif value is not None and field.check(value) is None and not _ANOTHER_FIELD.search(text):
+                found[field.name] = value
+    return found
+
+
+def _from_notes(field: Field, text: str) -> Value:
+    if isinstance(field, CategoryField) and text in field.values:
+        return text
+    if field.optional and text == MISSING:
+        return None
+    return _from_line(field, text.removesuffix(getattr(field, "unit", "")).strip())
+
+
+def layout(fields: Sequence[Field], form: Form) -> tuple[str, ...]:
     """What stands before each value, up to the blank in front of it, and what stands behind the last one."""
     if form == "lines":
-        heads = [f"{field.name}:" for field in schema.fields]
+        heads = [f"{field.name}:" for field in fields]
         return (heads[0], *(f"\n{head}" for head in heads[1:]), "\n")
-    keys = [f"{json.dumps(field.name, ensure_ascii=False)}:" for field in schema.fields]
+    keys = [f"{json.dumps(field.name, ensure_ascii=False)}:" for field in fields]
     return ("{" + keys[0], *(f", {key}" for key in keys[1:]), "}")
 
 
-def progress(schema: Schema, text: str, form: Form) -> tuple[Record, dict[str, int]]:
+def progress(schema: Schema, text: str, form: Form, without: Collection[str] = ()) -> tuple[Record, dict[str, int]]:
     """The values that the beginning of a record has whole, and the places where they and the next one begin."""
     record: Record = {}
     places: dict[str, int] = {}
-    parts = layout(schema, form)
+    fields = fields_of(schema, without)
+    parts = layout(fields, form)
     place = len(parts[0])
     if not text.startswith(parts[0]):
         return record, places
-    for field, behind in zip(schema.fields, parts[1:], strict=True):
+    for field, behind in zip(fields, parts[1:], strict=True):
         places[field.name] = place
         found = _next_value(schema, field, text, place, form)
         if found is None or not text.startswith(behind, found[1]):
@@ -125,10 +178,10 @@ def fixed_value(field: Field, value: Value, form: Form) -> str:
     return json.dumps(_line_value(field, value), ensure_ascii=False)
 
 
-def line_grammar(schema: Schema, fixed: Mapping[str, Value]) -> str:
-    """A Lark grammar, in LLGuidance's dialect, for 'field: value' lines in schema order."""
+def line_grammar(fields: Sequence[Field], fixed: Mapping[str, Value]) -> str:
+    """A Lark grammar, in LLGuidance's dialect, for 'field: value' lines of these fields."""
     lines, rules = [], []
-    for number, field in enumerate(schema.fields):
+    for number, field in enumerate(fields):
         start = json.dumps(f"{field.name}: ", ensure_ascii=False)
         if field.name in fixed:
             value = fixed_value(field, fixed[field.name], "lines")
@@ -217,12 +270,12 @@ def _line_value(field: Field, value: Value) -> str:
     return re.sub(r"\s+", " ", str(value))
 
 
-def _parse_lines(schema: Schema, text: str) -> Record | None:
+def _parse_lines(schema: Schema, text: str, fields: Sequence[Field]) -> Record | None:
     lines = text.strip("\n").split("\n")
-    if len(lines) != len(schema.fields):
+    if len(lines) != len(fields):
         return None
     record: Record = {}
-    for field, line in zip(schema.fields, lines, strict=True):
+    for field, line in zip(fields, lines, strict=True):
         name, separator, value = line.partition(": ")
         if name != field.name or not separator:
             return None

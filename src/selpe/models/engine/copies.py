@@ -1,5 +1,6 @@
 """Texts that an answer must not copy: once five words of one stand in a row, the sixth is held back; of a text of four
-or five words, the last.
+or five words, the last. Nor is the third word of a run written where more than half of a value's runs of three words
+would then be copied: a model that may not go on with a copy changes a word and goes on behind it.
 
 Small models like to repeat the examples that they are shown. A copy that is noticed when the record is whole has cost
 all of its tokens; here it is not written in the first place, and what goes before it stays. Words count, whatever their
@@ -10,27 +11,33 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from selpe.models.base import COPIED_WORDS, WHOLE_WORDS, WORD
+from selpe.models.base import COPIED_WORDS, NEAR_RUNS, WHOLE_WORDS, WORD
 from selpe.models.engine.sampling import Row
 from selpe.models.engine.vocabulary import Vocabulary
 
 _MOST_KEPT = 4096
 _TAIL = 200  # bytes of an answer in which its last five words are looked for
 _LEAST = 3  # letters of a word by which a token that begins it can be told; fewer are mostly words themselves
+_BEFORE_VALUE = re.compile(r'[;\n"]|: ')  # what a value begins behind, in notes, in lines and in JSON
 _ONE_WORD = re.compile(r"([\W_]*)([^\W_]+)[\W_]*")
+_Words = tuple[str, ...]
 _Tokens = tuple[frozenset[int], frozenset[int]]  # that begin a word: behind a blank or the like, and without one
 
 
 class CopyGuard:
     """What an answer must not say next, lest it copy one of some texts."""
 
-    __slots__ = ("_next",)
+    __slots__ = ("_next", "_third", "_triples")
 
-    def __init__(self, following: Mapping[tuple[str, ...], _Tokens]) -> None:
+    def __init__(
+        self, following: Mapping[_Words, _Tokens], third: Mapping[_Words, _Tokens], triples: frozenset[_Words]
+    ) -> None:
         self._next = following  # by five words in a row, or all words but the last of a short text
+        self._third = third  # by two words in a row
+        self._triples = triples
 
     def held_back(self, row: Row, text: bytes | bytearray) -> Row:
         """The row after this text, with what would go on copying below all else."""
@@ -38,6 +45,8 @@ class CopyGuard:
         words = tuple(WORD.findall(said)[1 - COPIED_WORDS :])
         ends = (words[start:] for start in range(max(0, len(words) - WHOLE_WORDS + 2)))
         copied = [self._next[end] for end in ends if end in self._next]
+        if words[-2:] in self._third and self._mostly_copied(said):
+            copied.append(self._third[words[-2:]])
         if not copied:
             return row
         tokens = frozenset[int]().union(*(behind_blank for behind_blank, _ in copied))
@@ -47,6 +56,14 @@ class CopyGuard:
         row[list(tokens)] = row.min() - 1000.0
         return row
 
+    def _mostly_copied(self, said: str) -> bool:
+        """Whether the value that is being written would be a near copy with one more word of a copied run."""
+        words = WORD.findall(_BEFORE_VALUE.split(said)[-1])
+        if len(words) < 2:
+            return False
+        copied = sum(triple in self._triples for triple in _triples(tuple(words)))
+        return 2 * (copied + 1) > max(len(words) - 1, NEAR_RUNS)
+
 
 class CopyGuards:
     """Makes guards against copies of texts. Requests mostly name the same texts, so what is known of one is kept."""
@@ -54,9 +71,9 @@ class CopyGuards:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._words: dict[str, _Tokens] = {}
-        self._made: dict[tuple[str, ...], CopyGuard] = {}
+        self._made: dict[_Words, CopyGuard] = {}
 
-    def against(self, texts: tuple[str, ...]) -> CopyGuard | None:
+    def against(self, texts: _Words) -> CopyGuard | None:
         """What holds copies of these texts back; None where there are no texts."""
         if not texts:
             return None
@@ -67,16 +84,26 @@ class CopyGuards:
             self._made[texts] = self._guard(texts)
         return self._made[texts]
 
-    def _guard(self, texts: tuple[str, ...]) -> CopyGuard:
+    def _guard(self, texts: _Words) -> CopyGuard:
         texts_with = Counter(run for text in texts for run in _runs(text))
-        found: dict[tuple[str, ...], _Tokens] = {}
-        for (*before, last), count in texts_with.items():
-            # Numbers are not held back: another digit is another fact, and no other wording. Nor are words that several
-            # texts share: they are a form.
-            if count == 1 and not last.isdigit():
+        # Words that several texts share are a form, and may be written.
+        form = {triple for run, count in texts_with.items() if count > 1 for triple in _triples(run)}
+        words = [tuple(WORD.findall(text.lower())) for text in texts]
+        triples = frozenset(
+            triple for own in words if len(own) >= WHOLE_WORDS for triple in _triples(own) if triple not in form
+        )
+        following = self._following(run for run, count in texts_with.items() if count == 1)
+        return CopyGuard(following, self._following(triples), triples)
+
+    def _following(self, runs: Iterable[_Words]) -> dict[_Words, _Tokens]:
+        """The tokens that begin the last word of these runs, by the words before it."""
+        found: dict[_Words, _Tokens] = {}
+        for *before, last in runs:
+            # Numbers are not held back: another digit is another fact, and no other wording.
+            if not last.isdigit():
                 known, more = found.get(tuple(before), (frozenset(), frozenset())), self._beginning(last)
                 found[tuple(before)] = (known[0] | more[0], known[1] | more[1])
-        return CopyGuard(found)
+        return found
 
     def _beginning(self, word: str) -> _Tokens:
         """The tokens that begin a word: all of it or enough, or what the tokenizer would begin it with."""
@@ -104,10 +131,14 @@ class CopyGuards:
         return _ONE_WORD.fullmatch(self._vocabulary.pieces[token].decode("utf-8", "replace").replace("�", "0"))
 
 
-def _runs(text: str) -> set[tuple[str, ...]]:
+def _runs(text: str) -> set[_Words]:
     """The runs of words by which a copy of a text is known: six in a row, or all of a text of four or five."""
     words = tuple(WORD.findall(text.lower()))
     if len(words) < WHOLE_WORDS:
         return set()
     length = min(COPIED_WORDS, len(words))
     return {words[start : start + length] for start in range(len(words) - length + 1)}
+
+
+def _triples(words: _Words) -> Iterator[_Words]:
+    return zip(words, words[1:], words[2:], strict=False)
