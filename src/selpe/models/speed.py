@@ -46,7 +46,8 @@ _SCHEMA: Mapping[str, Any] = {
 }
 STAGE_ONE_TOKENS = 64
 _STAGE_TWO_TOKENS = 96
-_BATCH, _MOST_TOKENS = 32, 12  # of the short measurement
+_BATCH, _MOST_TOKENS = 64, 12  # of the short measurement
+_LETTERS = 4  # of a token, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,26 +96,34 @@ class Pace:
         return cold / self.reading + written / self.writing
 
 
-def measure_pace(model: ChatModel, *, lasting: float = 1.0, clock: Callable[[], float] = time.perf_counter) -> Pace:
+def measure_pace(
+    model: ChatModel, *, context: int = 0, lasting: float = 1.0, clock: Callable[[], float] = time.perf_counter
+) -> Pace:
     """The pace of a model on this machine, found in about twice `lasting` seconds.
 
     Reading: one prompt, of a size that fits the time. Writing: what a batch takes longer for several tokens each than
-    for one. It is for models in this process: a server would have to be paid for it.
+    for one, behind a common beginning of about `context` tokens where the model remembers what it has read: attention
+    to a long prompt can take longer than all else. It is for models in this process: a server would have to be paid.
     """
     _timed(model, [Request(prompt=_SHARED[:60], max_tokens=2)], clock)  # the first call of all is slow
     reading, seconds = _timed(model, [Request(prompt=_SHARED[60:300], max_tokens=1)], clock)
+    beginning = ""
     if 4 * seconds < lasting:
-        reading, seconds = _timed(model, [Request(prompt=_SHARED[300:] + _SHARED, max_tokens=1)], clock)
+        long = _SHARED[300:] + _SHARED * (1 + context * _LETTERS // len(_SHARED))
+        long = long[: max(len(_SHARED), context * _LETTERS)]
+        reading, seconds = _timed(model, [Request(prompt=long, max_tokens=1)], clock)
+        if context and model.capabilities().prefix_cache:
+            beginning = long
     cold = sum(answer.prompt_tokens - answer.cached_tokens for answer in reading)
-    one, short = _timed(model, _batch(model, 1), clock)
+    one, short = _timed(model, _batch(model, 1, beginning), clock)
     several = max(3, min(_MOST_TOKENS, round(lasting / max(short, 1e-6) * 2)))
-    many, long = _timed(model, _batch(model, several), clock)
+    many, longer = _timed(model, _batch(model, several, beginning), clock)
     if not (one and many and _written(many)):
         raise ModelError("the model wrote nothing while its speed was measured")
-    more, longer = _written(many) - _written(one), long - short
-    if more <= 0 or longer < 0.2 * long:  # too uneven to tell: the whole is a lower bound
-        more, longer = _written(many), long
-    return Pace(max(1, cold) / max(seconds, 1e-6), more / max(longer, 1e-6))
+    more, behind = _written(many) - _written(one), longer - short
+    if more <= 0 or behind < 0.2 * longer:  # too uneven to tell: the whole is a lower bound
+        more, behind = _written(many), longer
+    return Pace(max(1, cold) / max(seconds, 1e-6), more / max(behind, 1e-6))
 
 
 def _timed(
@@ -125,10 +134,10 @@ def _timed(
     return answers, clock() - since
 
 
-def _batch(model: ChatModel, tokens: int) -> list[Request]:
-    """A batch of short prompts, none of which is like those before it."""
+def _batch(model: ChatModel, tokens: int, beginning: str) -> list[Request]:
+    """A batch of prompts, none of which goes on like those before it."""
     size = max(1, min(_BATCH, model.capabilities().parallel))
-    return [Request(prompt=f"{tokens} {k}: the", max_tokens=tokens, min_p=0.05, seed=k) for k in range(size)]
+    return [Request(prompt=f"{beginning}{tokens} {k}: the", max_tokens=tokens, min_p=0.05, seed=k) for k in range(size)]
 
 
 def _written(answers: Sequence[Answer]) -> int:

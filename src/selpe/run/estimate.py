@@ -21,6 +21,7 @@ from selpe.schema import Schema
 
 if TYPE_CHECKING:
     from selpe.method.guides import Guide
+    from selpe.models.fake import FakeModel
     from selpe.models.machine import Machine
     from selpe.privacy.measure_plan import MeasurePlan
 
@@ -35,6 +36,8 @@ _TOKENS_PER_WORD = 1.35  # the fake model counts words and marks; tokenizers cut
 _TRIES, _TRIES_BY_RULES = 1.05, 1.3  # answers per candidate where nothing is known; rules bind in our engine alone
 _SAMPLE, _MOST_SAMPLED = 12, 64
 _CONTEXT_FILLED = 0.7  # of the room that a context has, in whole runs; what the fake model writes is far shorter
+_LIKE_EXAMPLES = 0.85  # tokens of notes that continue a document, as a share of those of the examples' notes
+_LEFT_OPEN = 0.4  # of such a record, what its notes do not settle
 _RECORD_TOKENS_PER_WORD = 1.15  # names and marks of records are whole tokens more often
 _ANEW = 0.25  # of the records, for each field that is measured: those that must be written anew
 # Towards its end a pool has few answers in work, and a turn takes the time of five more however few there are. With the
@@ -51,7 +54,7 @@ class Estimate:
 
     There are at most so many `candidates`; `likely` ones are what tokens and time are for. Of the prompts' tokens
     `cached_tokens` are computed once and shared. Candidates are written in `pools`, one after the other. `pace` is how
-    fast the model reads and writes, if that was measured.
+    fast the model reads and writes behind `context` tokens, if that was measured.
     """
 
     candidates: int
@@ -64,6 +67,7 @@ class Estimate:
     likely: int = 0
     pools: int = 1
     pace: Pace | None = None
+    context: int = 0
 
     @property
     def cold_tokens(self) -> int:
@@ -129,9 +133,13 @@ def estimate(
         round(sum(getattr(one, name) * count for one, count in parts)) for name in ("prompt", "completion", "cached")
     )
     speed, basis = _speed(config, earlier)
+    read = [(per.prompt / config.stages, per.completion * expected)]
+    read += [(one.prompt, one.completion * count) for one, count in alone]
+    context = sum(before * written for before, written in read) / max(1.0, sum(written for _, written in read))
     return Estimate(
         candidates, prompt, completion, completion / speed, basis,
         cost=_cost(config, prompt, completion, cached), cached_tokens=cached, likely=expected, pools=pools,
+        context=round(context),
     )  # fmt: skip
 
 
@@ -237,14 +245,21 @@ def _dry_tokens(config: RunConfig, schema: Schema, candidates: int, steered: boo
     effort = Generator(model, schema, stages=config.stages, attempts=1).generate(proposals, watch=answers.append).effort
     tries = _TRIES_BY_RULES if schema.rules and not _rules_bind(config.llm) else _TRIES
     made = Tokens.counted(effort.prompt_tokens, effort.completion_tokens, count, tries)
-    texts = [schema.dumps(one) for one in schema.examples]
-    if texts:
-        record = _RECORD_TOKENS_PER_WORD * sum(map(model.count_tokens, texts)) / len(texts)
-        context = _CONTEXT_FILLED * context_tokens(schema) if config.stages == 2 else 0.0
-        made = replace(made, completion=tries * (record + context))
+    if schema.examples:
+        record = _mean_tokens(model, map(schema.dumps, schema.examples))
+        context = _CONTEXT_FILLED * context_tokens(schema)
+        if guides[0].family == "document":
+            record *= _LEFT_OPEN
+            context = _LIKE_EXAMPLES * _mean_tokens(model, map(schema.linearise, schema.examples))
+        made = replace(made, completion=tries * (record + context if config.stages == 2 else record))
     texts_read, texts_kept = zip(*map(_text_of, answers), strict=True)
     shared = shared_share(texts_read, round(candidates / count * len(answers)), texts_kept)
     return replace(made, cached=shared * made.prompt)
+
+
+def _mean_tokens(model: FakeModel, texts: Iterable[str]) -> float:
+    counts = [model.count_tokens(text) for text in texts]
+    return _RECORD_TOKENS_PER_WORD * sum(counts) / len(counts)
 
 
 def shared_share(prompts: Sequence[str], count: int, kept: Sequence[str] = ()) -> float:

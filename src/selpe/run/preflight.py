@@ -60,7 +60,7 @@ class Preflight:
         """The outlook with the time that this model will take, after a second or two of trying it."""
         from selpe.models.speed import measure_pace
 
-        return replace(self, estimate=self.estimate.at(measure_pace(model)))
+        return replace(self, estimate=self.estimate.at(measure_pace(model, context=self.estimate.context)))
 
     def as_dict(self) -> dict[str, Any]:
         """The outlook as plain data."""
