@@ -23,8 +23,10 @@ from selpe.intake.draft import draft_schema
 from selpe.intake.objects import read_json, read_jsonl
 from selpe.intake.text import read_delimited
 from selpe.method.guides import Form
-from selpe.method.record_forms import line_grammar, parse, progress
+from selpe.method.record_forms import line_grammar, parse, progress, stated
+from selpe.method.record_steps import consistent
 from selpe.schema import Record, Schema
+from selpe.schema.narrowing import Narrowing
 from selpe.schema.patterns import PatternError, matcher
 from selpe.schema.rules import Rule
 
@@ -44,6 +46,7 @@ SCHEMA = Schema.from_dict(
     }
 )
 RECORD: Record = {"a": 7, "b": "a text", "c": "yes", "d": "2024-01-31", "e f": 0.5, "g": True}
+NARROWING = Narrowing(SCHEMA)
 Target = Callable[[bytes], None]
 
 
@@ -169,6 +172,18 @@ def _form(data: bytes) -> None:
         progress(SCHEMA, text, form)
 
 
+def _notes(data: bytes) -> None:
+    """Notes of stage I: what they state is valid, and what of it goes together obeys the rules."""
+    text = " ".join(data.decode("utf-8", "replace").split())
+    for whole in (True, False):
+        found = stated(SCHEMA, text, whole=whole)
+        for name, value in found.items():
+            one = SCHEMA.field(name)
+            assert one.optional if value is None else one.check(value) is None
+        kept = consistent(NARROWING, {"c": "yes"}, {name: value for name, value in found.items() if name != "c"})
+        assert all(rule.holds(kept) for rule in SCHEMA.rules if kept.keys() >= set(rule.fields))
+
+
 def _grammar(data: bytes) -> None:
     """The grammar that a model writes under, from any schema; what its values would break in Lark would stop a run."""
 
@@ -199,6 +214,7 @@ TARGETS: Mapping[str, Target] = {
     "pattern": _pattern,
     "answer": _answer,
     "form": _form,
+    "notes": _notes,
     "grammar": _grammar,
 }
 # Targets that have no corpus of their own start from another's.
