@@ -60,6 +60,7 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "wide-header.xlsx": lambda: _book(
         _row(1, ("A1", "a"), ("XFD1", "b")), *(_row(i, (f"A{i}", "1")) for i in range(2, 3000))
     ),
+    "many-cells.xlsx": lambda: _book(_HEADER, b'<row r="2">' + b"<c/>" * 2_000_000 + b"</row>"),
     "bomb.xlsx": lambda: _book(_HEADER, _row(2, ("A2", "x" * 200_000_000))),
     "entities.xlsx": lambda: _book(
         _HEADER, _row(2, ("A2", "&a9;")), before=f'<!DOCTYPE w [<!ENTITY a0 "aaaaaaaaaa">{_ENTITIES}]>'

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from selpe.errors import DataError
@@ -135,6 +137,8 @@ def read_xlsx(raw: bytes, source: str, *, sheet: str | int | None) -> Table:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             # No more than this can be read from them, whatever they hold.
             allowance.take(0, sum(part.file_size for part in archive.infolist()))
+            for part in archive.infolist():
+                _rows_have_an_end(archive, part, source)
         allowance.characters = 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # openpyxl warns about styles and extensions that do not concern us
@@ -145,6 +149,32 @@ def read_xlsx(raw: bytes, source: str, *, sheet: str | int | None) -> Table:
                 book.close()
 
     return attempt(load, lambda kind: _damaged("Excel", kind, source))
+
+
+def _rows_have_an_end(archive: zipfile.ZipFile, part: zipfile.ZipInfo, source: str) -> None:
+    """Raises DataError where a row has more cells than a sheet has columns: each, even an empty one, would cost time.
+
+    Of a part that is no XML nothing is said here; whoever reads it refuses it.
+    """
+    from xml.parsers import expat
+
+    counts, rows = [0], [False]  # of open elements: how many are directly in each, and whether it is a row
+
+    def begin(name: str, _: object) -> None:
+        counts[-1] += 1
+        if rows[-1]:
+            few_enough(counts[-1], source)
+        counts.append(0)
+        rows.append(name.rpartition(":")[2] == "row")
+
+    def end(_: str) -> None:
+        counts.pop()
+        rows.pop()
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    with suppress(expat.ExpatError, zipfile.BadZipFile, zlib.error, EOFError), archive.open(part) as file:
+        parser.ParseFile(file)
 
 
 def _choose(book: Any, sheet: str | int | None, source: str) -> Any:
