@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from calendar import isleap, monthrange
 from datetime import date
+from functools import lru_cache
 
 _COMMON = (
     "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
 )
 
 
+@lru_cache(maxsize=256)
 def days_pattern(first: date, last: date) -> str:
     """A pattern without look-around that matches YYYY-MM-DD for the days from `first` to `last`, and nothing else."""
     whole = [

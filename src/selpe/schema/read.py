@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -176,6 +177,7 @@ def read_text(path: Path) -> str:
         raise SchemaError(f"the file cannot be read ({error.strerror})", where=path.name) from None
 
 
+@lru_cache(maxsize=16)  # a command reads the same file a few times, and YAML takes its time
 def read_yaml(text: str, *, where: str) -> Schema:
     """The schema that a YAML text states."""
     content = parse_yaml(text, where=where, error=SchemaError)
