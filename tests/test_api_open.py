@@ -41,10 +41,13 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module", params=WAYS)
-def fitted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SelPE:
+def fitted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     settings = {"schema": SCHEMA, **QUICK, "dataset": request.param.replace(" ", "-")} | WAYS[request.param]
     rows = drawn(120, offset=1000 * list(WAYS).index(request.param), schema=settings["schema"])
-    return SelPE(**settings, out=tmp_path_factory.mktemp("runs")).fit(pd.DataFrame(rows), name="mine")
+    with pytest.MonkeyPatch.context() as patch:
+        # In another order of tests it is made more than once, and each time its budget is whole.
+        patch.setenv("SELPE_LEDGER", str(tmp_path_factory.mktemp("ledgers")))
+        yield SelPE(**settings, out=tmp_path_factory.mktemp("runs")).fit(pd.DataFrame(rows), name="mine")
 
 
 def test_an_opened_run_gives_what_the_fitted_one_gives_to_the_byte(fitted: SelPE) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,17 +42,3 @@ def test_notes_on_servers_are_kept_for_the_session_and_weights_for_good(
 ) -> None:
     assert cache_folder().is_relative_to(tmp_path_factory.getbasetemp())
     assert not (cache_folder() / "models").resolve().is_relative_to(tmp_path_factory.getbasetemp())
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Ledgers that several tests share."""
-    folder = tmp_path_factory.mktemp("world")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SELPE_LEDGER", str(folder))
-        yield folder
-
-
-def test_the_places_of_a_module_stay(world: Path, tmp_path: Path) -> None:
-    assert Ledger.open("clinic").path.is_relative_to(world)
-    assert key_path().is_relative_to(tmp_path)
