@@ -58,6 +58,8 @@ def _chunks(file: Any) -> list[Any]:
     found = []
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
+        if group.num_columns != file.metadata.num_columns:
+            raise ValueError("a group has other columns than the file")  # to ask Arrow about them ends the process
         if group.num_rows > 0:
             # To ask Arrow about a column whose description is damaged ends the process; to read it is an error.
             next(file.iter_batches(1, row_groups=[number]), None)
