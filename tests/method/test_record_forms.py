@@ -237,6 +237,7 @@ def test_notes_state_what_they_were_made_of() -> None:
         ("topic: lost; caller: a man; minutes: 30 min", {"minutes": 30}),  # a field that is none
         ("minutes: 30 min; minutes: 40 min", {}),
         ("topic: ; minutes: unknown", {}),  # a text that must be there, a number that must be there
+        ("topic: unknown; waited: -", {"waited": None}),  # the word for what is missing is no text
         ("the minutes: 30 min", {}),
     ],
 )  # fmt: skip

@@ -114,7 +114,7 @@ def stated(schema: Schema, notes: str, *, whole: bool) -> Record:
 def _from_notes(field: Field, text: str) -> Value:
     if isinstance(field, CategoryField) and text in field.values:
         return text
-    if field.optional and text == MISSING:
+    if text == MISSING:
         return None
     return _from_line(field, text.removesuffix(getattr(field, "unit", "")).strip())
 
