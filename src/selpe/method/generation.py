@@ -195,7 +195,7 @@ class Generator:
                 if not notes.all_said:
                     return request
                 # The notes say all that is to be written.
-                answer = Answer(request, "", "stop")
+                answer = Answer(request, "", "stop", replayed=answer.replayed)
                 writing.unwritten.append(answer)
                 outcome = self._candidate(proposal, notes, answer, attempt)
             else:
