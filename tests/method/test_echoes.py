@@ -136,7 +136,14 @@ def test_engines_are_told_what_not_to_copy() -> None:
     model: Any = Parrot("none", times=0)
     exemplar = {**SCHEMA.examples[1], "topic": "cannot open the door of the garage"}
     Generator(model, WITH_LONG).generate([Proposal(Guide("plain"), 1, label="low", positives=(exemplar,))])
-    assert {request.unlike for request in model.asked} == {(LONG, FEW_WORDS, exemplar["topic"])}
+    assert {request.unlike for request in model.asked} == {(LONG, FEW_WORDS, exemplar["topic"], "line is dead")}
+
+
+def test_a_short_text_of_an_example_may_come_again_in_one_of_three_proposals() -> None:
+    model: Any = Parrot("none", times=0)
+    Generator(model, WITH_LONG).generate([Proposal(Guide("plain"), seed, label="low") for seed in range(3, 9)])
+    told = {request.place.number: "line is dead" in request.unlike for request in model.asked if request.place}
+    assert list(dict(sorted(told.items())).values()) == [False, True, True] * 2
 
 
 def test_examples_of_a_single_field_are_examples_too() -> None:

@@ -34,6 +34,10 @@ class EchoCheck:
         """The texts of these records and of the schema's examples that are long enough to be copied."""
         return tuple(dict.fromkeys([*self._texts_of_examples, *self._long_texts(shown)]))
 
+    def values(self) -> tuple[str, ...]:
+        """The examples' texts of two or three words: to coincide is no copy, but a small model writes little else."""
+        return tuple(text for text in self._public_texts if 1 < len(_words(text)) < WHOLE_WORDS)
+
     def repeats(self, text: str, known: Iterable[str]) -> bool:
         """Whether a text shares six words in a row with one of those, beyond what several examples share."""
         own = runs(text) - self._form

@@ -34,6 +34,7 @@ ASKINGS = 3  # of one request whose answer never came
 CONTEXT_TOKENS = 120  # at least; a context that is cut short still steers stage II, but its last sentence is copied
 _MOST_KEPT = 4096  # constraints
 NEAR_TRIES = 2  # attempts in which a near copy of an example is not taken; later ones count, and the report tells
+SPARING = 3  # one in so many proposals may write a short text of an example
 NO_REPEAT = 6  # tokens in a row that a local model does not write twice in one answer
 
 
@@ -336,8 +337,12 @@ class Generator:
         )  # fmt: skip
 
     def _unlike(self, proposal: Proposal) -> tuple[str, ...]:
-        """The texts that an answer must not copy: of the schema's examples, and of the exemplars shown."""
-        return self._echoes.texts((*proposal.positives, *proposal.negatives))
+        """The texts that an answer must not copy: of the schema's examples, and of the exemplars shown.
+
+        An example's text of two or three words may come again, but not as often as a small model would write it.
+        """
+        texts = self._echoes.texts((*proposal.positives, *proposal.negatives))
+        return texts if proposal.seed % SPARING == 0 else texts + self._echoes.values()
 
     # -- what a record is to have --------------------------------------------------------------------------------
 

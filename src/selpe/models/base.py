@@ -72,8 +72,8 @@ class Request:
     `begun` is what the answer begins with, for models that take steps: only what follows it is written.
     `no_repeat` keeps an answer from going in circles, where the model runs in this process: no run of so many tokens is
     written twice if it ends in a word (0: anything goes).
-    `unlike` are texts that it does not copy, six words in a row, a whole short one or most of one in other order, where
-    the model runs in this process; words that several of them share are a form and may be written.
+    `unlike` are texts that it does not copy, six words in a row, most of one, or a whole one of two words or more,
+    where the model runs in this process; words that several of them share are a form and may be written.
     `own` is what the model wrote itself, in answer to an earlier request, as it stands in the prompt: an engine may
     still have it in memory. It says nothing new: the answer is the same whether the engine does or not.
     `key` and `place` are the caller's own handles; they come back on the answer untouched.

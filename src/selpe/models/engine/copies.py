@@ -1,6 +1,7 @@
 """Texts that an answer must not copy: once five words of one stand in a row, the sixth is held back; of a text of four
 or five words, the last. Nor is the third word of a run written where more than half of a value's runs of three words
-would then be copied: a model that may not go on with a copy changes a word and goes on behind it.
+would then be copied: a model that may not go on with a copy changes a word and goes on behind it. Of a text of two or
+three words the last is held back only where all of a value would be that text: such words may stand in others.
 
 Small models like to repeat the examples that they are shown. A copy that is noticed when the record is whole has cost
 all of its tokens; here it is not written in the first place, and what goes before it stays. Words count, whatever their
@@ -30,14 +31,19 @@ _Tokens = tuple[frozenset[int], frozenset[int]]  # that begin a word: behind a b
 class CopyGuard:
     """What an answer must not say next, lest it copy one of some texts."""
 
-    __slots__ = ("_next", "_third", "_triples")
+    __slots__ = ("_last", "_next", "_third", "_triples")
 
     def __init__(
-        self, following: Mapping[_Words, _Tokens], third: Mapping[_Words, _Tokens], triples: frozenset[_Words]
+        self,
+        following: Mapping[_Words, _Tokens],
+        third: Mapping[_Words, _Tokens],
+        triples: frozenset[_Words],
+        last: Mapping[_Words, _Tokens],
     ) -> None:
         self._next = following  # by five words in a row, or all words but the last of a short text
         self._third = third  # by two words in a row
         self._triples = triples
+        self._last = last  # of a value, by all before it
 
     def held_back(self, row: Row, text: bytes | bytearray) -> Row:
         """The row after this text, with what would go on copying below all else."""
@@ -47,6 +53,8 @@ class CopyGuard:
         copied = [self._next[end] for end in ends if end in self._next]
         if words[-2:] in self._third and self._mostly_copied(said):
             copied.append(self._third[words[-2:]])
+        if (words[-1:] in self._last or words[-2:] in self._last) and (value := _value_of(said)) in self._last:
+            copied.append(self._last[value])
         if not copied:
             return row
         tokens = frozenset[int]().union(*(behind_blank for behind_blank, _ in copied))
@@ -58,10 +66,10 @@ class CopyGuard:
 
     def _mostly_copied(self, said: str) -> bool:
         """Whether the value that is being written would be a near copy with one more word of a copied run."""
-        words = WORD.findall(_BEFORE_VALUE.split(said)[-1])
+        words = _value_of(said)
         if len(words) < 2:
             return False
-        copied = sum(triple in self._triples for triple in _triples(tuple(words)))
+        copied = sum(triple in self._triples for triple in _triples(words))
         return 2 * (copied + 1) > max(len(words) - 1, NEAR_RUNS)
 
 
@@ -93,7 +101,8 @@ class CopyGuards:
             triple for own in words if len(own) >= WHOLE_WORDS for triple in _triples(own) if triple not in form
         )
         following = self._following(run for run, count in texts_with.items() if count == 1)
-        return CopyGuard(following, self._following(triples), triples)
+        last = self._following(own for own in words if 1 < len(own) < WHOLE_WORDS)
+        return CopyGuard(following, self._following(triples), triples, last)
 
     def _following(self, runs: Iterable[_Words]) -> dict[_Words, _Tokens]:
         """The tokens that begin the last word of these runs, by the words before it."""
@@ -138,6 +147,11 @@ def _runs(text: str) -> set[_Words]:
         return set()
     length = min(COPIED_WORDS, len(words))
     return {words[start : start + length] for start in range(len(words) - length + 1)}
+
+
+def _value_of(said: str) -> _Words:
+    """The words of the value that is being written."""
+    return tuple(WORD.findall(_BEFORE_VALUE.split(said)[-1]))
 
 
 def _triples(words: _Words) -> Iterator[_Words]:
