@@ -459,3 +459,71 @@ def test_a_json_object_is_written_whole(guide: Guide) -> None:
     (asked,) = (request for request in model.asked if request.stage == "II")
     assert asked.json_schema is not None
     assert set(asked.json_schema["properties"]) == set(SCHEMA.names)
+
+
+class Repeating(FakeModel):
+    """Says the same in the topic of so many attempts of each proposal, and then something of its own."""
+
+    def __init__(self, times: int, alike: int = 10**6, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.times, self.alike = times, alike
+
+    def _answer(self, request: Request) -> Answer:
+        answer = super()._answer(request)
+        place = request.place
+        if place is None or place.stage == "I":
+            return answer
+        own = f"matter {place.number} of attempt {place.attempt}"
+        topic = "the line is dead" if place.attempt < self.times and place.number < self.alike else own
+        return replace(answer, text=json.dumps({**json.loads(answer.text), "topic": topic}))
+
+
+def test_long_texts_that_come_again_are_written_anew() -> None:
+    made = Generator(Repeating(times=1), SCHEMA).generate(proposals(20))
+    assert [one.attempts for one in made.candidates if one] == [1] + [2] * 19
+    assert made.effort.retries == {"repeated": 19}
+    assert set(made.effort.thrown) == {"repeated"}
+    assert not made.effort.given_up
+
+
+def test_what_says_the_same_whatever_is_tried_is_kept() -> None:
+    made = Generator(Repeating(times=9), SCHEMA, attempts=4).generate(proposals(20))
+    found = [one for one in made.candidates if one]
+    assert len(found) == 20
+    assert {one.record["topic"] for one in found} == {"the line is dead"}
+    assert max(one.attempts for one in found) == 3  # two more tries, and it is taken as it is
+    assert not made.effort.given_up
+
+
+def test_a_few_long_texts_that_come_again_are_left_as_they_are() -> None:
+    made = Generator(Repeating(times=1, alike=2), SCHEMA).generate(proposals(60))
+    assert not made.effort.retries
+
+
+def test_a_long_text_that_a_fact_says_may_come_again() -> None:
+    fact: tuple[tuple[str, Fact], ...] = (("topic", "the line is dead"),)
+    made = Generator(Repeating(times=9), SCHEMA).generate(proposals(20, facts=fact))
+    assert not made.effort.retries
+
+
+def test_what_comes_again_does_not_hang_on_the_order_of_answers() -> None:
+    class Backwards(Repeating):
+        def generate(self, requests: Any, **more: Any) -> Iterator[Answer]:
+            yield from super().generate(reversed(list(requests)), **more)
+
+    found = [Generator(kind(times=1), SCHEMA).generate(proposals(30)).candidates for kind in (Repeating, Backwards)]
+    pools = [[(SCHEMA.dumps(one.record), one.attempts) for one in candidates if one] for candidates in found]
+    assert pools[0] == pools[1]
+    assert [attempts for _, attempts in pools[0]] == [1] + [2] * 29
+
+
+def test_what_was_taken_back_is_given_back_where_nothing_else_came() -> None:
+    class Once(Repeating):
+        def _answer(self, request: Request) -> Answer:
+            answer = super()._answer(request)
+            later = request.place is not None and request.stage == "II" and request.place.attempt > 0
+            return replace(answer, text="no record") if later else answer
+
+    made = Generator(Once(times=9), SCHEMA, attempts=3).generate(proposals(3))
+    assert [one.record["topic"] for one in made.candidates if one] == ["the line is dead"] * 3
+    assert not made.effort.given_up

@@ -277,7 +277,10 @@ def test_the_plan_follows_what_is_chosen_and_spends_nothing(server: StudioServer
     assert not Ledger.open(studio.project.read().settings.dataset).exists
 
 
-def test_a_plan_for_auto_names_the_model_that_is_taken_and_has_its_speed(server: StudioServer) -> None:
+def test_a_plan_for_auto_names_the_model_that_is_taken_and_has_its_speed(
+    server: StudioServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SELPE_CACHE", str(tmp_path / "no models"))  # whatever models this machine has
     chosen = post(server, "plan", changes={"llm": "auto"})[1]
     named = post(server, "plan", changes={"llm": "smollm2"})[1]
     assert chosen["writer"]["why"].startswith("SmolLM2-135M-Instruct")

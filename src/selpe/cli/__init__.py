@@ -41,7 +41,7 @@ def build() -> typer.Typer:
 
 
 @cache
-def _command(application: Callable[[], typer.Typer]) -> Callable[..., object]:
+def commands(application: Callable[[], typer.Typer]) -> Callable[..., object]:
     """What runs a command line. It takes a tenth of a second to make, from signatures that do not change."""
     return typer.main.get_command(application())
 
@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _code(argv: list[str]) -> int:
     """Does a command, and says what went wrong; its exit code."""
     try:
-        code = _command(build)(args=argv, prog_name="selpe", standalone_mode=False)
+        code = commands(build)(args=argv, prog_name="selpe", standalone_mode=False)
         sys.stdout.flush()  # else what cannot be written would be noticed only when nobody can say so any more
         return code if isinstance(code, int) else ExitCode.DONE
     except SelPEError as error:

@@ -19,7 +19,8 @@ from selpe.schema import Record
 Turn = tuple[int, int]  # the number of a proposal and of its attempt
 SPARES = 2  # for one failure
 SPARED = 2  # attempts that have none
-ANEW = frozenset({"duplicate", "echo"})  # another record of the same context would be another one of these
+# Another record of the same context would be another one of these.
+ANEW = frozenset({"duplicate", "echo", "repeated"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,23 @@ class Attempts:
         """Takes what came of an attempt; returns the attempts that are to be asked for now."""
         self._chains[turn[0]].outcomes[turn[1]] = outcome
         return list(self._settle(turn[0]))
+
+    def take_back(self, number: int, reason: str) -> list[Turn]:
+        """Counts the attempt that went well as failed after all; returns the attempts that are to be asked for now."""
+        chain = self._chains[number]
+        if chain.held is None:
+            raise ValueError(f"proposal {number} has no record")
+        del self._holders[self._text(chain.held.record)]
+        chain.held = None
+        chain.outcomes[len(chain.failures)] = reason
+        return list(self._settle(number))
+
+    def give_back(self, number: int, candidate: Candidate) -> None:
+        """Lets a proposal that came to nothing since have what was taken back."""
+        chain, text = self._chains[number], self._text(candidate.record)
+        if chain.held is None and text not in self._holders:
+            self._holders[text] = number
+            chain.held = candidate
 
     def spares(self, turn: Turn) -> list[Turn]:
         """Later attempts that need nothing of those before them, to be asked for ahead of their turn."""

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from selpe.errors import ModelError
 from selpe.method.attempts import Attempts, Candidate, Turn
-from selpe.method.echoes import EchoCheck
+from selpe.method.echoes import EchoCheck, is_long
 from selpe.method.effort import Effort
 from selpe.method.guides import Form
 from selpe.method.phrases import PhraseWriter, repetitive
@@ -34,6 +34,7 @@ ASKINGS = 3  # of one request whose answer never came
 CONTEXT_TOKENS = 120  # at least; a context that is cut short still steers stage II, but its last sentence is copied
 _MOST_KEPT = 4096  # constraints
 NEAR_TRIES = 2  # attempts in which a near copy of an example is not taken; later ones count, and the report tells
+FEW_REPEATED = 0.02  # of the candidates: so many may have a long text of an earlier one
 SPARING = 3  # one in so many proposals may write a short text of an example
 NO_REPEAT = 6  # tokens in a row that a local model does not write twice in one answer
 
@@ -127,11 +128,26 @@ class Generator:
         for part in (numbers[:ahead], numbers[ahead:]):
             if part and not self.stopped:
                 writing.begun += part
-                self._write(writing, part, watch)
+                self._write(writing, [(number, 0) for number in part], watch)
+        for _ in range(NEAR_TRIES):
+            self._write_repeated(writing, watch)
         return writing.generation()
 
-    def _write(self, writing: _Writing, numbers: Sequence[int], watch: Watcher | None) -> None:
-        """Asks the model until these proposals are settled.
+    def _write_repeated(self, writing: _Writing, watch: Watcher | None) -> None:
+        """Has proposals whose record says word for word what an earlier one's says tried again, if they are not few.
+
+        That is told when all are there: which of two came first must not depend on the order of answers.
+        """
+        attempts = writing.attempts
+        found = writing.repeated(self._texts, attempts.most)
+        if self.stopped or len(found) <= FEW_REPEATED * len(writing.proposals):
+            return
+        self._write(writing, [turn for number in found for turn in attempts.take_back(number, "repeated")], watch)
+        for number, candidate in found.items():
+            attempts.give_back(number, candidate)
+
+    def _write(self, writing: _Writing, turns: Sequence[Turn], watch: Watcher | None) -> None:
+        """Asks the model, these attempts first, until all proposals that were begun are settled.
 
         Stage II of one overlaps with stage I of another, and with further attempts of a third. An answer that never
         came is asked for again as it was: a pool must not depend on what went wrong on the way, or a resumed run would
@@ -140,14 +156,14 @@ class Generator:
         attempts, effort, lost = writing.attempts, writing.effort, writing.lost
         writing.under_way = 0
         few = self._model.capabilities().parallel // 2
-        waiting = len(numbers)
+        waiting = len(turns)
 
         def openings() -> Iterator[Request]:
             nonlocal waiting
-            for number in numbers:
+            for turn in turns:
                 waiting -= 1
                 writing.under_way += 1
-                yield self._opening_request(writing.proposals[number], number, 0)
+                yield self._attempt(writing, turn)
 
         def follow(answer: Answer) -> Iterable[Request]:
             writing.under_way -= 1
@@ -416,6 +432,21 @@ class _Writing:
 
     def __post_init__(self) -> None:
         self.lost = _LostAnswers(dict.fromkeys(range(len(self.proposals)), self.attempts.most))
+
+    def repeated(self, texts: Sequence[str], most: int) -> dict[int, Candidate]:
+        """The candidates with a long text that an earlier one has, as far as they have attempts left to try."""
+        found: dict[int, Candidate] = {}
+        seen: set[tuple[str, str]] = set()
+        for number, candidate in enumerate(self.attempts.candidates()):
+            if candidate is None:
+                continue
+            given = dict(candidate.proposal.facts)
+            own = {(name, str(candidate.record[name])) for name in texts if name not in given}
+            long = {(name, " ".join(text.lower().split())) for name, text in own if is_long(text)}
+            if not seen.isdisjoint(long) and candidate.attempts < most:
+                found[number] = candidate
+            seen |= long
+        return found
 
     def show(self, watch: Watcher) -> None:
         """Shows whoever counts records those that nobody had to write."""
