@@ -34,7 +34,7 @@ ASKINGS = 3  # of one request whose answer never came
 CONTEXT_TOKENS = 120  # at least; a context that is cut short still steers stage II, but its last sentence is copied
 _MOST_KEPT = 4096  # constraints
 NEAR_TRIES = 2  # attempts in which a near copy of an example is not taken; later ones count, and the report tells
-FEW_REPEATED = 0.02  # of the candidates: so many may have a long text of an earlier one
+FEW_REPEATED = 0.2  # of the candidates: so many may have a long text of an earlier one; anew costs a pool with an end
 SPARING = 3  # one in so many proposals may write a short text of an example
 NO_REPEAT = 6  # tokens in a row that a local model does not write twice in one answer
 
