@@ -84,7 +84,7 @@ class Rule:
                 where=where,
                 hint=did_you_mean(error.symbol_name, by_name) + _HINT,
             ) from None
-        except (EngineError, RecursionError, ArithmeticError, ValueError, TypeError) as error:
+        except (EngineError, RecursionError, ArithmeticError, LookupError, ValueError, TypeError) as error:
             reason = str(getattr(error, "message", "")) or "syntax error"
             raise SchemaError(f"the rule cannot be read ({reason})", where=where, hint=_HINT) from None
         symbols |= {name: name for name in by_name if name in context.symbols}
