@@ -19,6 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from typer.main import get_command
+
 import selpe.cli
 import selpe.run.lifecycle
 from faults_world import CONFIG, make_project, places, require_tidy
@@ -61,18 +63,20 @@ def project(root: Path, **settings: Any) -> Iterator[Path]:
     kept, before = Path.cwd(), dict(os.environ)
     os.environ |= {**places(root / "house"), "SELPE_ALLOW_FAKE": "1", "SELPE_LOCAL_SERVERS": "off"}
     defaults: dict[str, Any] = selpe.run.lifecycle.Run.execute.__kwdefaults__  # type: ignore[assignment]
-    seeded = dict(defaults)
-    selpe.cli.commands(selpe.cli.build)  # made once, for all children: it takes as long as a small run
+    seeded, build = dict(defaults), selpe.cli.build
+    commands = get_command(build())  # made once: it takes as long as a small run
     try:
         make_project(root)
         lines = {**dict(line.split(": ", 1) for line in CONFIG.split("\n") if line), **settings}
         text = "".join(f"{name}: {value}\n" for name, value in lines.items())
         (root / "selpe.yaml").write_text(text, encoding="utf-8")
         defaults["test_seed"] = SEED
+        selpe.cli.build = lambda: commands  # type: ignore[assignment,return-value]
         os.chdir(root)
         yield root
     finally:
         defaults.update(seeded)
+        selpe.cli.build = build
         os.chdir(kept)
         os.environ.clear()
         os.environ.update(before)

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import TextIO
 
 import typer
@@ -38,12 +37,6 @@ def build() -> typer.Typer:
     for register in _topics():
         register(app)
     return app
-
-
-@cache
-def commands(application: Callable[[], typer.Typer]) -> Callable[..., object]:
-    """What runs a command line. It takes a tenth of a second to make, from signatures that do not change."""
-    return typer.main.get_command(application())
 
 
 def _options(
@@ -122,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _code(argv: list[str]) -> int:
     """Does a command, and says what went wrong; its exit code."""
     try:
-        code = commands(build)(args=argv, prog_name="selpe", standalone_mode=False)
+        code = build()(args=argv, prog_name="selpe", standalone_mode=False)
         sys.stdout.flush()  # else what cannot be written would be noticed only when nobody can say so any more
         return code if isinstance(code, int) else ExitCode.DONE
     except SelPEError as error:
