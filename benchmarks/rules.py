@@ -11,8 +11,9 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from selpe.method.generation import Candidate, Generator, Notes, Proposal
+from selpe.method.generation import Candidate, Generator, Proposal
 from selpe.method.guides import builtin_guides
+from selpe.method.record_forms import Notes
 from selpe.models.answers import InFront
 from selpe.models.base import Answer, Capabilities, ChatModel
 from selpe.models.open import open_model

@@ -10,9 +10,10 @@ again has spares.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from selpe.method.echoes import is_long
 from selpe.method.prompting import Proposal
 from selpe.schema import Record
 
@@ -79,6 +80,24 @@ class Attempts:
         """Takes what came of an attempt; returns the attempts that are to be asked for now."""
         self._chains[turn[0]].outcomes[turn[1]] = outcome
         return list(self._settle(turn[0]))
+
+    def repeated(self, texts: Sequence[str]) -> dict[int, Candidate]:
+        """The candidates with a long text in one of these fields that an earlier one has, and by no fact.
+
+        Only those that have attempts left to try.
+        """
+        found: dict[int, Candidate] = {}
+        seen: set[tuple[str, str]] = set()
+        for number, candidate in enumerate(self.candidates()):
+            if candidate is None:
+                continue
+            given = dict(candidate.proposal.facts)
+            own = {(name, str(candidate.record[name])) for name in texts if name not in given}
+            long = {(name, " ".join(text.lower().split())) for name, text in own if is_long(text)}
+            if not seen.isdisjoint(long) and candidate.attempts < self.most:
+                found[number] = candidate
+            seen |= long
+        return found
 
     def take_back(self, number: int, reason: str) -> list[Turn]:
         """Counts the attempt that went well as failed after all; returns the attempts that are to be asked for now."""

@@ -18,12 +18,12 @@ from typing import Any, Protocol
 
 from selpe.errors import ModelError
 from selpe.method.attempts import Attempts, Candidate, Turn
-from selpe.method.echoes import EchoCheck, is_long
+from selpe.method.echoes import EchoCheck
 from selpe.method.effort import Effort
 from selpe.method.guides import Form
 from selpe.method.phrases import PhraseWriter, repetitive
 from selpe.method.prompting import PromptWriter, Proposal
-from selpe.method.record_forms import Fact, agrees, parse, stated
+from selpe.method.record_forms import NO_NOTES, Fact, Notes, agrees, parse, stated
 from selpe.method.record_steps import consistent, kept, limits
 from selpe.models.base import Answer, ChatModel, Place, Request
 from selpe.schema import BooleanField, CategoryField, Record, Schema, Span, TextField
@@ -139,7 +139,7 @@ class Generator:
         That is told when all are there: which of two came first must not depend on the order of answers.
         """
         attempts = writing.attempts
-        found = writing.repeated(self._texts, attempts.most)
+        found = attempts.repeated(self._texts)
         if self.stopped or len(found) <= FEW_REPEATED * len(writing.proposals):
             return
         self._write(writing, [turn for number in found for turn in attempts.take_back(number, "repeated")], watch)
@@ -245,7 +245,7 @@ class Generator:
         Stage II would write them once more. Only lines can leave fields out; a JSON object is written whole.
         """
         if proposal.guide.form != "lines" or not self._constrained:
-            return Notes(text)
+            return Notes(text, {})
         fixed, unlike = self._fixed(proposal, attempt), self._unlike(proposal)
         said = stated(self._schema, text, whole=whole)
         values = {name: value for name, value in said.items() if name not in fixed}
@@ -404,18 +404,6 @@ class Generator:
         return record_tokens(self._schema)
 
 
-@dataclass(frozen=True, slots=True)
-class Notes:
-    """What stage I wrote, and the values that it settles; `all_said` if stage II has nothing to write."""
-
-    text: str = ""
-    settled: Record = field(default_factory=dict)
-    all_said: bool = False
-
-
-NO_NOTES = Notes()
-
-
 @dataclass(slots=True)
 class _Writing:
     """What is known of a generation while it is under way."""
@@ -432,21 +420,6 @@ class _Writing:
 
     def __post_init__(self) -> None:
         self.lost = _LostAnswers(dict.fromkeys(range(len(self.proposals)), self.attempts.most))
-
-    def repeated(self, texts: Sequence[str], most: int) -> dict[int, Candidate]:
-        """The candidates with a long text that an earlier one has, as far as they have attempts left to try."""
-        found: dict[int, Candidate] = {}
-        seen: set[tuple[str, str]] = set()
-        for number, candidate in enumerate(self.attempts.candidates()):
-            if candidate is None:
-                continue
-            given = dict(candidate.proposal.facts)
-            own = {(name, str(candidate.record[name])) for name in texts if name not in given}
-            long = {(name, " ".join(text.lower().split())) for name, text in own if is_long(text)}
-            if not seen.isdisjoint(long) and candidate.attempts < most:
-                found[number] = candidate
-            seen |= long
-        return found
 
     def show(self, watch: Watcher) -> None:
         """Shows whoever counts records those that nobody had to write."""

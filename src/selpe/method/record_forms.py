@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import ceil
 from typing import Any, TypeAlias
@@ -83,6 +83,18 @@ def parse(schema: Schema, text: str, form: Form, without: Collection[str] = ()) 
     if not isinstance(content, dict):
         return None
     return {str(name): _plain(value) for name, value in content.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What stage I wrote, and the values that it settles; `all_said` if stage II has nothing to write."""
+
+    text: str
+    settled: Record
+    all_said: bool = False
+
+
+NO_NOTES = Notes("", {})
 
 
 def stated(schema: Schema, notes: str, *, whole: bool) -> Record:
